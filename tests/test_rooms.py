@@ -20,6 +20,7 @@ EDGES = {
     "kernels": {"core", "fitting"},
     "losses": {"core"},
     "tracking": {"core"},
+    "ledger": {"core", "tracking"},
     "cluster": {"core", "fitting"},
     "evaluation": {"core", "data", "fitting"},
     "models": {"core", "fitting", "kernels"},
@@ -32,11 +33,11 @@ EDGES = {
     "studies": {"core", "data", "experiment", "kernels", "losses", "training"},
     "sweeps": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "schema", "solvers", "tracking", "training"},
     "reproduce": {
-        "cluster", "core", "data", "evaluation", "experiment", "fitting", "reports", "schema", "studies", "sweeps",
+        "cluster", "core", "data", "evaluation", "experiment", "fitting", "ledger", "reports", "schema", "studies", "sweeps",
         "tracking",
     },
     "leaderboard": {
-        "cluster", "core", "data", "evaluation", "experiment", "fitting", "models", "reports", "schema", "tracking",
+        "cluster", "core", "data", "evaluation", "experiment", "fitting", "ledger", "models", "reports", "schema", "tracking",
     },
     "views": {"experiment", "schema", "sweeps", "tracking"},
     "api": {

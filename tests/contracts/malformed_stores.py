@@ -26,7 +26,7 @@ def _stored(file: str, count: int) -> Lines:
 
 def a_store(rng: random.Random) -> Case:
     leaderboard = {
-        f"{name}.jsonl": [line | {"dataset": name} for line in _stored(f"leaderboard/{source}.jsonl", 6)]
+        f"{name}.entries.jsonl": [line | {"dataset": name} for line in _stored(f"leaderboard/{source}.entries.jsonl", 6)]
         for name, source in (("synthetic", "lastfm"), ("movielens-100k", "movielens-100k"))
     }
     evidence = {

@@ -10,8 +10,9 @@ import pytest
 from commands import TOUCHES_OF_A_LINE, Death, Home
 from test_kills import kills
 
-from rankbench.leaderboard.results import Results
+from rankbench.leaderboard.results import Result, Results
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredFit
 
 CARD = "name: {}\nsource: {{generator: {{users: 80, items: 60, interactions_per_user: 10, seed: {}}}}}\n"
 METHODS = ("popularity", "random", "ease", "ials")
@@ -85,8 +86,8 @@ def kill_again_and_again(home: Home, words: tuple[str, ...], ending: str, times:
 @pytest.mark.fault("F17")
 def test_a_killed_leaderboard_loses_no_entry(times, tmp_path, figure):
     home = home_with(tmp_path / "home", n_cards := 1 + times, 1)
-    writing = kill_again_and_again(home, leaderboard_of(n_cards), ".jsonl", times, seed=1)
-    assert len([*Results(home.folder / "store").all()]) == n_cards * len(METHODS)
+    writing = kill_again_and_again(home, leaderboard_of(n_cards), ".entries.jsonl", times, seed=1)
+    assert len([*Results(home.folder / "store").all(Result)]) == n_cards * len(METHODS)
     figure(f"leaderboard, SIGKILL at {times} moments after a stored line, {writing} while one was written: no entry lost")
 
 
@@ -95,7 +96,7 @@ def test_a_killed_leaderboard_loses_no_entry(times, tmp_path, figure):
 def test_a_killed_reproduction_loses_no_fit(times, tmp_path, figure):
     home = home_with(tmp_path / "home", 1, n_seeds := 6 * (1 + times))
     writing = kill_again_and_again(home, REPRODUCE, ".fits.jsonl", times, seed=2)
-    assert [fit.seed for fit in Evidence(home.folder / "store").fits["tiny-0"]] == [*range(n_seeds)]
+    assert [fit.seed for fit in Evidence(home.folder / "store").lines(StoredFit, "tiny-0")] == [*range(n_seeds)]
     figure(f"reproduce, SIGKILL at {times} moments after a stored line, {writing} while one was written: no fit lost")
 
 
@@ -113,9 +114,9 @@ def test_two_commands_at_once_run_each_entry_once(tmp_path, figure):
 
     one, other = ({(each["dataset"], each["entrant"]) for each in about["done"]} for about in twice(*leaderboard_of(6)))
     assert not one & other and len(one | other) == 6 * len(METHODS)
-    entries = [(each.dataset, each.entrant) for each in Results(home.folder / "leaderboard").all()]
+    entries = [(each.dataset, each.entrant) for each in Results(home.folder / "leaderboard").all(Result)]
     assert sorted(entries) == sorted(one | other)
     first, second = twice(*REPRODUCE)
     assert first["fitted"] + second["fitted"] == 30
-    assert [fit.seed for fit in Evidence(home.folder / "reproduce").fits["tiny-0"]] == [*range(30)]
+    assert [fit.seed for fit in Evidence(home.folder / "reproduce").lines(StoredFit, "tiny-0")] == [*range(30)]
     figure(f"two commands at once on one store: {len(one)} + {len(other)} entries and 30 fits, none twice")

@@ -8,7 +8,7 @@ import pytest
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.comparable import comparable
 from rankbench.leaderboard.contest import in_time
-from rankbench.leaderboard.results import Results
+from rankbench.leaderboard.results import Result, Results
 
 STORE = Path(__file__).parents[2] / "experiments" / "leaderboard"
 APART, BY_TIME = "movielens-1m-strong", {"irb-food-temporal": 2, "seq-steam-100k": 8}
@@ -17,7 +17,7 @@ FAMILIES = ("ials", "rg-authors", "deql-l2", "rgx-sgd", "bsl", "bpr", "lightgcn"
 
 @pytest.fixture(scope="module")
 def board() -> Board:
-    entries, notes = comparable([each for each in Results(STORE).all() if each.allowed == "10s"])
+    entries, notes = comparable([each for each in Results(STORE).all(Result) if each.allowed == "10s"])
     return Board(tuple(entries), "10s", "ndcg@20", notes)
 
 

@@ -16,7 +16,7 @@ from rankbench.leaderboard.attempt import Rules
 from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.contest import Entry, Plan, run
 from rankbench.leaderboard.entrants import entrants
-from rankbench.leaderboard.results import Results
+from rankbench.leaderboard.results import Result, Results
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -28,7 +28,7 @@ def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path,
     entry = Entry(entrants("ndcg@20")["popularity"], card, size, Budget(1.0), 1.0, results)
     small = SimpleNamespace(machines=[Machine(2, 1000)])
     run(Plan((entry,), 0, {}), rules, environment, small)
-    (stored,) = results.all()
+    (stored,) = results.all(Result)
     assert (stored.status, stored.threads) == ("failed", threads)
 
 
@@ -67,7 +67,7 @@ def test_two_commands_at_once_run_each_entry_once(tmp_path, monkeypatch):
     first, others = contest(tmp_path, names, monkeypatch, running)
     assert second == [["random", "ease"], ["popularity"]]  # another command was running this one
     assert (first, others) == (["popularity"], ["random", "ease"])  # and these were done meanwhile
-    assert [each.entrant for each in Results(tmp_path).all()] == ["ease", "popularity", "random"]
+    assert [each.entrant for each in Results(tmp_path).all(Result)] == ["ease", "popularity", "random"]
 
 
 def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(tmp_path, monkeypatch):
@@ -91,5 +91,5 @@ def test_a_plugin_that_never_returns_from_its_first_fit_has_failed_with_the_reas
         return slot.ending()
 
     contest(tmp_path, ["popularity"], monkeypatch, end=never)
-    (stored,) = Results(tmp_path).all()
+    (stored,) = Results(tmp_path).all(Result)
     assert (stored.status, stored.reason) == ("failed", "warm-up had not ended after 300 s")

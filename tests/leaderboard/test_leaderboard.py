@@ -165,7 +165,8 @@ def test_copies_tie_and_a_method_that_learns_from_noise_is_last(cluster_board, t
     assert others[-1]["method"] == "svd-noise" and others[-1]["mean_rank"] == 4.0
     # On each dataset, users do not tell the copies apart either, and tell both from noise.
     results = Results(tmp_path / "results" / "leaderboard")
-    for entries in results.of_dataset.values():
+    for dataset in results.datasets(Result):
+        entries = results.lines(Result, dataset)
         users = {each.entrant: results.users_of(each, "ndcg@20") for each in entries}
         verdicts = {pair.model: pair.verdict for pair in compare(users, baseline="svd").pairs if pair.against == "svd"}
         assert verdicts["svd-copy"] not in ("better", "worse") and verdicts["svd-noise"] == "worse"
@@ -204,7 +205,18 @@ def test_results_of_own_datasets_and_methods_stay_out_of_a_checkout(home):
 def entry(dataset, entrant, value, allowed="10s", **other):
     metrics = {"ndcg@20": (value, value / 2, value * 2), "recall@20": (1 - value, None, None)} if value else {}
     status = "finished" if value else "over budget"
-    return Result(dataset, "card", entrant, "rules", allowed, 10.0, "ndcg@20", status, metrics=metrics, **other)
+    return Result(
+        dataset=dataset,
+        card="card",
+        entrant=entrant,
+        rules="rules",
+        allowed=allowed,
+        budget=10.0,
+        metric="ndcg@20",
+        status=status,
+        metrics=metrics,
+        **other,
+    )
 
 
 def test_an_answer_counts_up_to_a_tenth_over_the_budget():
@@ -320,8 +332,8 @@ def test_the_order_by_single_seeds_shows_what_chance_decides(tmp_path):
     for dataset in "abc":
         for entrant, seeds in {"sl": (0.4, 0.2, 0.4), "bpr": (0.3, 0.3, 0.25), "ease": (0.1,)}.items():
             results.add(replace(entry(dataset, entrant, sum(seeds) / len(seeds)), by_seed=seeds))
-    assert Board(tuple(results.all()), "10s", "ndcg@20").by_single_seeds == pytest.approx([1.0, 1 / 3, 1.0])
-    assert Board(tuple(results.all()), "10s", "recall@20").by_single_seeds == []
+    assert Board(tuple(results.all(Result)), "10s", "ndcg@20").by_single_seeds == pytest.approx([1.0, 1 / 3, 1.0])
+    assert Board(tuple(results.all(Result)), "10s", "recall@20").by_single_seeds == []
 
 
 def test_the_table_has_the_methods_in_their_order(board, stored):

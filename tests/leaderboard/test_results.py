@@ -12,7 +12,9 @@ from rankbench.leaderboard.results import Result, Results
 
 
 def result(entrant="ease", allowed="30s/M", **other):
-    return Result("lastfm", "card", entrant, "rules", allowed, 12.5, "ndcg@20", **other)
+    return Result(
+        dataset="lastfm", card="card", entrant=entrant, rules="rules", allowed=allowed, budget=12.5, metric="ndcg@20", **other
+    )
 
 
 def test_what_was_added_is_read_again(tmp_path):
@@ -22,7 +24,7 @@ def test_what_was_added_is_read_again(tmp_path):
     results.add(first, table)
     results.add(result("bpr", status="over budget", reason="the first fit was not complete in time"))
     again = Results(tmp_path / "store")
-    assert [*again.all()] == [*results.all()] and len([*again.all()]) == 2
+    assert [*again.all(Result)] == [*results.all(Result)] and len([*again.all(Result)]) == 2
     assert again.find(result()) == first
     users, values, _ = again.users_of(first, "ndcg@20")
     assert users.tolist() == ["b", "a"] and values == pytest.approx([0.1, 0.4])
@@ -33,7 +35,7 @@ def test_another_budget_stays_and_the_same_entry_is_replaced(tmp_path):
     results = Results(tmp_path)
     for allowed, tried in (("10s", 1), ("30s", 2), ("10s", 3)):
         results.add(result(allowed=allowed, tried=tried))
-    assert [(each.allowed, each.tried) for each in Results(tmp_path).all()] == [("10s", 3), ("30s", 2)]
+    assert [(each.allowed, each.tried) for each in Results(tmp_path).all(Result)] == [("10s", 3), ("30s", 2)]
 
 
 CHANGES = [{"threads": 2}, {"metric": "recall@20"}, {"rules": "others"}, {"card": "other"}, {"fingerprint": "other"}]
@@ -49,7 +51,7 @@ def test_what_decides_a_result_is_part_of_its_key(tmp_path, change):
         for each in order:
             results.add(each, pa.table({"user": ["a"], each.metric: np.array([each.tried], np.float32)}))
         again = Results(tmp_path / str(number))
-        assert sorted(each.tried for each in again.all()) == [1, 2]
+        assert sorted(each.tried for each in again.all(Result)) == [1, 2]
         assert [again.find(replace(each, tried=0)) for each in (one, other)] == [one, other]
         assert [again.users_of(each, each.metric)[1].tolist() for each in (one, other)] == [[1.0], [2.0]]
 
@@ -63,26 +65,29 @@ def test_values_of_users_that_were_stored_by_budget_alone_are_read(tmp_path):
 
 def test_a_broken_line_is_named(tmp_path):
     Results(tmp_path).add(result())
-    with (tmp_path / "lastfm.jsonl").open("a") as file:
+    with (tmp_path / "lastfm.entries.jsonl").open("a") as file:
         file.write('{"dataset": "lastfm"}\n')
-    with pytest.raises(DataError, match=r"lastfm.jsonl:2: card: Field required"):
+    with pytest.raises(DataError, match=r"lastfm.entries.jsonl:2: card: Field required"):
         Results(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (('"lastfm"', '"../../x"'), "lastfm.jsonl:1: dataset: String should match"),
-        (('"ease"', '"../ease"'), "lastfm.jsonl:1: entrant: String should match"),
-        (('"30s/M"', '"../x"'), "lastfm.jsonl:1: allowed: String should match"),
-        (('"budget": 12.5', '"budget": 0'), "lastfm.jsonl:1: budget: Input should be greater than 0"),
-        (('"threads": 1', '"threads": 0'), "lastfm.jsonl:1: threads: Input should be greater than or equal to 1"),
-        (('"lastfm"', '"movielens-1m"'), "lastfm.jsonl:1: dataset: is of 'movielens-1m', and the file has those of 'lastfm'"),
+        (('"lastfm"', '"../../x"'), "lastfm.entries.jsonl:1: dataset: String should match"),
+        (('"ease"', '"../ease"'), "lastfm.entries.jsonl:1: entrant: String should match"),
+        (('"30s/M"', '"../x"'), "lastfm.entries.jsonl:1: allowed: String should match"),
+        (('"budget": 12.5', '"budget": 0'), "lastfm.entries.jsonl:1: budget: Input should be greater than 0"),
+        (('"threads": 1', '"threads": 0'), "lastfm.entries.jsonl:1: threads: Input should be greater than or equal to 1"),
+        (
+            ('"lastfm"', '"movielens-1m"'),
+            "lastfm.entries.jsonl:1: dataset: is of 'movielens-1m', and the file has those of 'lastfm'",
+        ),
     ],
 )
 def test_what_cannot_be_of_an_entry_is_refused(tmp_path, change, told):
     Results(tmp_path).add(result())
-    path = tmp_path / "lastfm.jsonl"
+    path = tmp_path / "lastfm.entries.jsonl"
     path.write_text(path.read_text().replace(*change))
     with pytest.raises(DataError, match=told):
         Results(tmp_path)
@@ -93,8 +98,8 @@ def test_entries_of_two_processes_are_all_kept(tmp_path):
     one.add(result("ease"))
     other.add(result("bpr"))
     one.add(result("sl"))
-    assert [each.entrant for each in Results(tmp_path).all()] == ["bpr", "ease", "sl"]
-    assert [each.entrant for each in one.all()] == ["bpr", "ease", "sl"]
+    assert [each.entrant for each in Results(tmp_path).all(Result)] == ["bpr", "ease", "sl"]
+    assert [each.entrant for each in one.all(Result)] == ["bpr", "ease", "sl"]
 
 
 def test_an_entry_on_data_that_have_changed_is_run_again(tmp_path):
@@ -111,10 +116,10 @@ def test_a_failure_replaces_nothing_that_was_measured(tmp_path):
     measured = result(metrics={"ndcg@20": (0.25, 0.2, 0.3)})
     results.add(measured)
     results.add(result(status="failed", reason="needs 1 GB of memory"))
-    assert [*Results(tmp_path).all()] == [measured]
+    assert [*Results(tmp_path).all(Result)] == [measured]
     results.add(result("bpr", status="over budget", reason="late"))
     results.add(result("bpr", status="failed", reason="died"))
-    assert [each.status for each in Results(tmp_path).all()] == ["failed", "finished"]
+    assert [each.status for each in Results(tmp_path).all(Result)] == ["failed", "finished"]
 
 
 def test_values_of_users_belong_to_the_measurement_that_they_came_with(tmp_path):
@@ -123,7 +128,7 @@ def test_values_of_users_belong_to_the_measurement_that_they_came_with(tmp_path)
     table = pa.table({"user": ["a", "b"], "ndcg@20": np.array([0.1, 0.4], np.float32)})
     results.add(result(started_at="2026-11-24"), table)
     results.add(replace(result(), started_at="2026-11-25"))
-    (entry,) = results.all()
+    (entry,) = results.all(Result)
     assert results.users_of(entry, "ndcg@20") is None
     results.add(entry, table)
     assert results.users_of(entry, "ndcg@20") is not None
@@ -135,8 +140,8 @@ def test_users_without_a_history_are_stored_and_named_where_there_are_any(tmp_pa
     for dataset, users in (("lastfm", {}), ("steam", {"measured": 6365, "without_history": 1285})):
         for entrant in ("ease", "bpr"):
             results.add(replace(result(entrant), dataset=dataset, metrics=metrics, users=users))
-    assert "without_history" not in (tmp_path / "store" / "lastfm.jsonl").read_text()
-    lines = Board(tuple(Results(tmp_path / "store").all()), "30s/M", "ndcg@20").conclusions()
+    assert "without_history" not in (tmp_path / "store" / "lastfm.entries.jsonl").read_text()
+    lines = Board(tuple(Results(tmp_path / "store").all(Result)), "30s/M", "ndcg@20").conclusions()
     assert [line for line in lines if "history" in line] == [
         "Users without a history, who are measured as `cold_users` in the card says: 1,285 on steam."
     ]

@@ -34,8 +34,9 @@ def filled(folder):
                 quality = 0.05 if (entrant, dataset) == ("sl", "wiki") else quality
                 values = quality * noise + 0.01 * len(entrant) * (quality != 0.3)
                 result = Result(
-                    dataset, "card", entrant, "rules", allowed, seconds, "ndcg@20",
-                    status="failed" if lost else "finished", reason="</td><script>alert(1)</script>" if lost else "",
+                    dataset=dataset, card="card", entrant=entrant, rules="rules", allowed=allowed, budget=seconds,
+                    metric="ndcg@20", status="failed" if lost else "finished",
+                    reason="</td><script>alert(1)</script>" if lost else "",
                     method="bpr" if entrant == "copy" else entrant, params={"tau": 0.1, "surrogate": "tanh"},
                     metrics={} if lost else {"ndcg@20": (float(values.mean()), 0.1, 0.2), "recall@20": (0.4, None, None)},
                     traits={"density": 1 / len(dataset)}, seeds=(0, 1), seconds={"all": 9.0, "fit": 2.0, "search": 5.0},
@@ -46,7 +47,7 @@ def filled(folder):
 
 
 def boards_of(results):
-    return [Board(tuple(e for e in results.all() if e.allowed == name), name, "ndcg@20") for name in ("30s/M", "10s")]
+    return [Board(tuple(e for e in results.all(Result) if e.allowed == name), name, "ndcg@20") for name in ("30s/M", "10s")]
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_verdicts_travel_with_the_store_and_those_of_other_entries_do_not_count(
         return ties(ranked, "ndcg@20", Results(tmp_path))
 
     filled(tmp_path)
-    bpr, copy, random, sl = (each for each in Results(tmp_path).of_dataset["lastfm"] if each.allowed == "10s")
+    bpr, copy, random, sl = (each for each in Results(tmp_path).lines(Result, "lastfm") if each.allowed == "10s")
     ranked = [sl, bpr, copy, random]
     found = tied(ranked)
     assert found.best == "sl" and found.equal == () and set(found.worse) == {"bpr", "copy", "random"}
@@ -122,7 +123,21 @@ def test_a_command_gives_the_parameters_back():
     }
     for method, values in (("sl", params), ("edlae", given | {"tau2": None})):
         values = {name: value for name, value in values.items() if value is not None}
-        words = shlex.split(command(Result("ml", "card", method, "r", "10s", 10.0, "ndcg@20", method=method, params=values)))
+        words = shlex.split(
+            command(
+                Result(
+                    dataset="ml",
+                    card="card",
+                    entrant=method,
+                    rules="r",
+                    allowed="10s",
+                    budget=10.0,
+                    metric="ndcg@20",
+                    method=method,
+                    params=values,
+                )
+            )
+        )
         assert words[:6] == ["rankbench", "run", "ml", method, "--fit-on", "train"]
         read = {name: scalar(value) for name, _, value in (word.partition("=") for word in words[6:])}
         assert configure(method, read) == configure(method, values)

@@ -129,7 +129,17 @@ def test_agreement_is_over_the_methods_of_both():
 
 def entry(dataset, entrant, value=None, status="finished"):
     metrics = {} if value is None else {"ndcg@20": (value, None, None)}
-    return Result(dataset, "card", entrant, "rules", "10s", 10.0, "ndcg@20", status=status, metrics=metrics)
+    return Result(
+        dataset=dataset,
+        card="card",
+        entrant=entrant,
+        rules="rules",
+        allowed="10s",
+        budget=10.0,
+        metric="ndcg@20",
+        status=status,
+        metrics=metrics,
+    )
 
 
 def test_methods_that_were_not_run_everywhere_are_left_out():
@@ -158,7 +168,7 @@ def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
     store = Results(tmp_path / "store")
     for each in (*by_mrr, *kept):
         store.add(each)
-    (shown,) = _boards(("all",), ("all",), [*store.all()], store.folder)
+    (shown,) = _boards(("all",), ("all",), [*store.all(Result)], store.folder)
     assert shown.metric == "ndcg@20" and shown.left_out == {"bpr": 1}
     assert write_site(tmp_path / "site", [shown], store, {})
 
@@ -175,7 +185,7 @@ def test_only_entries_on_the_newest_data_are_shown(tmp_path):
     for name, card, started in (("ease", "new", "2026-02"), ("bpr", "old", "2026-01"), ("sl", "old", "2025-12")):
         store.add(replace(entry("a", name, 0.2), card=card, fingerprint=card, started_at=started))
     store.add(replace(entry("a", "slow", status="over budget"), card="new"))
-    (shown,) = _boards(("all",), ("all",), [*store.all()], store.folder)
+    (shown,) = _boards(("all",), ("all",), [*store.all(Result)], store.folder)
     assert {each.entrant for each in shown.entries} == {"ease", "slow"}
 
 

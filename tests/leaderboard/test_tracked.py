@@ -11,7 +11,8 @@ from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink
 
 FOUND = Result(
-    "lastfm", "card", "sl", "rules", "10s", 10.0, "ndcg@20", fingerprint="f", method="sl",
+    dataset="lastfm", card="card", entrant="sl", rules="rules", allowed="10s", budget=10.0, metric="ndcg@20", fingerprint="f",
+    method="sl",
     params={"tau": 0.1, "form": "single"}, metrics={"ndcg@20": (0.2, 0.1, 0.3), "coverage@20": (0.5, None, None)},
     valid=0.25, tried=7, seeds=(0, 1), seconds={"all": 9.5, "search": 6.0}, peak_memory_gb=0.7,
     started_at="2026-11-23T16:00:00+00:00",

@@ -96,6 +96,17 @@ def measured(home):
             cells = {"recall@20": (float(values.mean()), float(values.mean() - 0.01), float(values.mean() + 0.01))}
             params = used_params(config)
             evidence.add(
-                StoredFit("synthetic", row.card_key, "f", config.method, params, part, seed, "float32", cells, run=run)
+                StoredFit(
+                    dataset="synthetic",
+                    card=row.card_key,
+                    fingerprint="f",
+                    method=config.method,
+                    params=params,
+                    fit_on=part,
+                    seed=seed,
+                    dtype="float32",
+                    metrics=cells,
+                    run=run,
+                )
             )
     return table, evidence

@@ -15,6 +15,7 @@ from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.engine import Spending, spend
 from rankbench.reproduce.evidence import Evidence, stored_fit
+from rankbench.reproduce.lines import StoredFit, StoredStudy
 from rankbench.reproduce.schedule import tasks
 from rankbench.reproduce.simulations import SIMULATIONS, simulate
 from rankbench.reproduce.standing import CellStanding, standings
@@ -149,7 +150,7 @@ arms: [{name: iALS, method: ials, params: {iterations: 2}, published: {synthetic
     before = agenda(["toy/3"], home).tasks
     assert before[0].seconds == before[1].seconds > 0
     measure(before[0].fits[0], evidence, home, tables)
-    (stored,) = evidence.fits["synthetic"]
+    (stored,) = evidence.lines(StoredFit, "synthetic")
     evidence.add(replace(stored, seconds={"fit": 1234.0}, started_at=f"{stored.started_at} later"))
     left = agenda(["toy/3"], home).tasks
     assert [(task.stage, task.fits[0].seed, task.seconds) for task in left] == [("seeds", 1, 1234.0), ("seeds", 2, 1234.0)]
@@ -278,8 +279,8 @@ def test_a_study_is_wanted_until_it_was_run(home, monkeypatch):
     assert not agenda(["toy/3"], home).tasks
     ((row, cell),) = toy.cells("synthetic", Evidence(evidence.folder))
     assert row == "auc" and 0 <= cell.mean <= 100
-    (line,) = evidence.studies["synthetic"]
+    (line,) = evidence.lines(StoredStudy, "synthetic")
     other = Evidence(evidence.folder)
-    other.studies["synthetic"] = [replace(line, card="0" * 12)]  # the data have changed since
+    other._lines[StoredStudy, "synthetic"] = [replace(line, card="0" * 12)]  # the data have changed since
     assert [task.stage for task in tasks([], [(toy, "synthetic")], other, home, {}, 2)] == ["study"]
     assert not tasks([], [(toy, "synthetic")], evidence, home, {}, 2)

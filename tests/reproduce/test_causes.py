@@ -43,8 +43,18 @@ def evidence(home, tables):
     evidence = Evidence(home.home / "experiments" / "evidence")
     for row in list(rows_of(tables))[:-1]:
         config = row.setting("printed", evidence)
-        given = used_params(config), row.part(config), 0, "float32", METRICS
-        evidence.add(StoredFit("synthetic", row.card_key, "f", config.method, *given, run=f"final-{row.arm.label}"))
+        given = {"params": used_params(config), "fit_on": row.part(config), "seed": 0, "dtype": "float32"}
+        given |= {"metrics": METRICS}
+        evidence.add(
+            StoredFit(
+                dataset="synthetic",
+                card=row.card_key,
+                fingerprint="f",
+                method=config.method,
+                **given,
+                run=f"final-{row.arm.label}",
+            )
+        )
     return evidence
 
 

@@ -7,13 +7,14 @@ import pytest
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredClaim
 from rankbench.reproduce.wanted import rows_of
 
 
 def test_a_claim_holds_is_contradicted_or_cannot_be_told(home, measured):
     table, evidence = measured
     assert check_claims([table], ["synthetic"], evidence, home) == 3
-    verdicts = {claim.text: claim.verdict for claim in evidence.claims["synthetic"]}
+    verdicts = {claim.text: claim.verdict for claim in evidence.lines(StoredClaim, "synthetic")}
     assert verdicts == {"A is first": "holds", "B is above A": "contradicted", "B is above C": "cannot be told"}
     first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
     assert first.users == 400 and first.tests == 3 and first.missing == ()
@@ -29,7 +30,7 @@ def test_the_same_runs_are_not_tested_twice_and_missing_ones_not_at_all(home, me
     check_claims([table], ["synthetic"], evidence, home)
     assert check_claims([table], ["synthetic"], evidence, home) == 0
     elsewhere = Evidence(home.results / "evidence")
-    elsewhere.claims.clear()
+    elsewhere._lines.pop((StoredClaim, "synthetic"))
     (home.results / "reproduce").rename(home.results / "gone")
     assert check_claims([table], ["synthetic"], elsewhere, home) == 0
 
@@ -37,8 +38,8 @@ def test_the_same_runs_are_not_tested_twice_and_missing_ones_not_at_all(home, me
 def test_a_claim_of_other_data_under_the_same_name_is_another_claim(home, measured):
     table, evidence = measured
     check_claims([table], ["synthetic"], evidence, home)
-    stored = evidence.claims["synthetic"]
-    evidence.claims["synthetic"] = [*(replace(claim, card="0" * 12, users=1) for claim in stored), *stored]
+    stored = evidence.lines(StoredClaim, "synthetic")
+    evidence._lines[StoredClaim, "synthetic"] = [*(replace(claim, card="0" * 12, users=1) for claim in stored), *stored]
     assert check_claims([table], ["synthetic"], evidence, home) == 0
     assert evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20").users == 400
     assert evidence.claim_of("synthetic", "1" * 12, "toy/2", "A is first", "recall@20") is None

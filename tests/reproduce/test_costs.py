@@ -32,8 +32,9 @@ def rows(home):
 def fit(row, seconds, gigabytes, evidence, **about):
     config = row.setting("printed", evidence)
     line = StoredFit(
-        "synthetic", row.card_key, "f", config.method, used_params(config), row.part(config), 0, "float32", {},
-        seconds={"fit": seconds}, peak_memory_gb=gigabytes, threads=2, cpu="one",
+        dataset="synthetic", card=row.card_key, fingerprint="f", method=config.method, params=used_params(config),
+        fit_on=row.part(config), seed=0, dtype="float32", seconds={"fit": seconds}, peak_memory_gb=gigabytes, threads=2,
+        cpu="one",
     )  # fmt: skip
     evidence.add(dataclasses.replace(line, **about))
 

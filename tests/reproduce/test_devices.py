@@ -31,9 +31,14 @@ def measure(row, evidence, on_processors, on_gpu):
     config = row.setting("printed", evidence)
     means = [("cpu", mean) for mean in on_processors] + [("cuda", mean) for mean in on_gpu]
     for seed, (device, mean) in enumerate(means):
-        given = used_params(config), row.part(config), seed, "float32", {"recall@20": (mean, mean - 0.1, mean + 0.1)}
+        given = {"params": used_params(config), "fit_on": row.part(config), "seed": seed, "dtype": "float32"}
+        given |= {"metrics": {"recall@20": (mean, mean - 0.1, mean + 0.1)}}
         run = f"final-{row.arm.label}-{seed}"
-        evidence.add(StoredFit("synthetic", row.card_key, "f", config.method, *given, device=device, run=run))
+        evidence.add(
+            StoredFit(
+                dataset="synthetic", card=row.card_key, fingerprint="f", method=config.method, **given, device=device, run=run
+            )
+        )
 
 
 def test_the_shift_is_the_mean_over_rows_with_seeds_on_both(rows, tmp_path):

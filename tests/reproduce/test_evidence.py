@@ -13,7 +13,17 @@ from rankbench.reproduce.lines import StoredFit, StoredSearch
 
 def fit(seed=0, value=0.3, **params):
     config = configure("ials", params)
-    return StoredFit("d", "c", "f", "ials", used_params(config), "train", seed, "float32", {"recall@20": (value, 0.2, 0.4)})
+    return StoredFit(
+        dataset="d",
+        card="c",
+        fingerprint="f",
+        method="ials",
+        params=used_params(config),
+        fit_on="train",
+        seed=seed,
+        dtype="float32",
+        metrics={"recall@20": (value, 0.2, 0.4)},
+    )
 
 
 def test_what_is_added_is_read_again(tmp_path):
@@ -22,15 +32,15 @@ def test_what_is_added_is_read_again(tmp_path):
     evidence.add(fit(seed=0))
     evidence.add(StoredSearch("d", "c", "ials", {"lam": {"grid": [1, 2]}}, "ndcg@20", 2, {"lam": 1}, 0.5))
     again = Evidence(tmp_path / "new")
-    assert again.fits == evidence.fits and again.searches == evidence.searches
-    assert [each.seed for each in again.fits["d"]] == [0, 1]
+    assert again._lines == evidence._lines
+    assert [each.seed for each in again.lines(StoredFit, "d")] == [0, 1]
 
 
 def test_a_line_of_the_same_setting_and_seed_is_replaced(tmp_path):
     evidence = Evidence(tmp_path)
     for value in (0.3, 0.5):
         evidence.add(fit(value=value))
-    assert [each.metrics["recall@20"][0] for each in evidence.fits["d"]] == [0.5]
+    assert [each.metrics["recall@20"][0] for each in evidence.lines(StoredFit, "d")] == [0.5]
 
 
 def test_lines_that_another_process_adds_meanwhile_are_kept(tmp_path):
@@ -38,7 +48,11 @@ def test_lines_that_another_process_adds_meanwhile_are_kept(tmp_path):
     one.add(fit(seed=0))
     other.add(fit(seed=1))
     one.add(fit(seed=2))
-    assert [each.seed for each in one.fits["d"]] == [each.seed for each in Evidence(tmp_path).fits["d"]] == [0, 1, 2]
+    assert (
+        [each.seed for each in one.lines(StoredFit, "d")]
+        == [each.seed for each in Evidence(tmp_path).lines(StoredFit, "d")]
+        == [0, 1, 2]
+    )
 
 
 def test_lines_that_several_processes_add_at_once_are_kept(tmp_path):
@@ -49,13 +63,13 @@ def test_lines_that_several_processes_add_at_once_are_kept(tmp_path):
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(add, range(0, 40, 10)))
-    assert [each.seed for each in Evidence(tmp_path).fits["d"]] == list(range(40))
+    assert [each.seed for each in Evidence(tmp_path).lines(StoredFit, "d")] == list(range(40))
 
 
 def test_a_file_that_another_process_is_writing_is_not_read(tmp_path):
     Evidence(tmp_path).add(fit())
     (tmp_path / ".tmp-0123abcd-d.fits.jsonl").write_text('{"half')
-    assert list(Evidence(tmp_path).fits) == ["d"]
+    assert Evidence(tmp_path).datasets(StoredFit) == ["d"]
 
 
 def test_a_fit_is_found_by_what_it_reads_and_measures(tmp_path):
@@ -78,7 +92,7 @@ def test_of_two_lines_of_a_setting_the_last_fit_counts(tmp_path, older_first):
     evidence = Evidence(tmp_path)
     for line in (older, after) if older_first else (after, older):
         evidence.add(line)
-    assert len(evidence.fits["d"]) == 2
+    assert len(evidence.lines(StoredFit, "d")) == 2
     (found,) = evidence.find("d", "c", configure("ials", {}), "train", "float32")
     assert found.run == "after"
     swapped = Evidence(tmp_path / "swapped")
@@ -126,7 +140,7 @@ def test_what_people_leave_in_a_store_is_named_and_the_rest_is_read(tmp_path):
     with pytest.raises(DataError, match=r"d\.fits\.jsonl:2: line 4 is of the same entry; keep one of them; .*--skip-bad"):
         Evidence(tmp_path)
     skipped = []
-    assert [each.seed for each in Evidence(tmp_path, True, skipped).fits["d"]] == [0] and len(skipped) == 3
+    assert [each.seed for each in Evidence(tmp_path, True, skipped).lines(StoredFit, "d")] == [0] and len(skipped) == 3
     with pytest.raises(DataError):
         evidence.add(fit(seed=2))
     assert path.read_text() == content

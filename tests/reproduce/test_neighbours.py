@@ -7,6 +7,7 @@ import pytest
 
 from rankbench.evaluation.compare import compare
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredFit
 from rankbench.reproduce.neighbours import check_neighbours
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.paired import standing_pairs
@@ -83,7 +84,7 @@ def test_a_fit_that_was_measured_again_elsewhere_ends_the_tests_of_its_row(home,
     table, evidence = measured
     first = stored(home, evidence, table)
     row = first.pairs[1].than
-    again = next(fit for fit in evidence.fits["synthetic"] if fit.run == f"final-{row}-0")
+    again = next(fit for fit in evidence.lines(StoredFit, "synthetic") if fit.run == f"final-{row}-0")
     evidence.add(replace(again, started_at="2026-11-25T11:18:48+00:00"))  # the run id is made from the setting, and stays
     pairs, replaced = standing_pairs(first, table, evidence)
     assert pairs == first.pairs[:1] and replaced == (row,)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredClaim, StoredFit, StoredSearch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # minutes, and sweeps on clusters are tested always
 
@@ -57,7 +58,11 @@ def test_a_cluster_gives_the_same_evidence(tmp_path):
         process.stdin.close()
         process.wait(timeout=60)
     here = evidence_of(tmp_path / "here")
-    measured = [{each.order: each.metrics for each in evidence.fits["synthetic"]} for evidence in (there, here)]
+    measured = [{each.key: each.metrics for each in evidence.lines(StoredFit, "synthetic")} for evidence in (there, here)]
     assert measured[0] == measured[1] and len(measured[0]) == 5  # popularity and EASE once, BPR with three seeds
-    assert [each.chosen for each in there.searches["synthetic"]] == [each.chosen for each in here.searches["synthetic"]]
-    assert [each.pairs for each in there.claims["synthetic"]] == [each.pairs for each in here.claims["synthetic"]]
+    assert [each.chosen for each in there.lines(StoredSearch, "synthetic")] == [
+        each.chosen for each in here.lines(StoredSearch, "synthetic")
+    ]
+    assert [each.pairs for each in there.lines(StoredClaim, "synthetic")] == [
+        each.pairs for each in here.lines(StoredClaim, "synthetic")
+    ]

@@ -48,9 +48,14 @@ def test_a_page_says_where_chosen_settings_come_from(rows, home, tmp_path):
     )  # fmt: skip
     for row, device in ((stated, "cpu"), (searched, "cuda")):
         config = row.setting("chosen", evidence)
-        given = used_params(config), row.part(config), 0, "float32", {"recall@20": (0.5, 0.4, 0.6)}
+        given = {"params": used_params(config), "fit_on": row.part(config), "seed": 0, "dtype": "float32"}
+        given |= {"metrics": {"recall@20": (0.5, 0.4, 0.6)}}
         run = f"final-{row.arm.label}"
-        evidence.add(StoredFit("synthetic", row.card_key, "f", config.method, *given, device=device, run=run))
+        evidence.add(
+            StoredFit(
+                dataset="synthetic", card=row.card_key, fingerprint="f", method=config.method, **given, device=device, run=run
+            )
+        )
     write_pages(tmp_path, [stated.table], evidence, home)
     assert "1 of the 2 fits in the evidence ran on a GPU." in (tmp_path / "README.md").read_text()
     lines = (tmp_path / "toy.md").read_text().splitlines()

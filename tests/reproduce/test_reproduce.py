@@ -10,11 +10,12 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from rankbench.api.reproduce import agenda
-from rankbench.core.claims import Claims
+from rankbench.ledger.claims import Claims
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.engine import claims_folder
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredClaim, StoredFit, StoredSearch
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.standing import standings
 from rankbench.reproduce.wanted import rows_of
@@ -68,7 +69,7 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     assert about["complete"] and not about["failed"] and about["searched"] == 2 and not about["not_measured"]
     folder = home.home / "experiments" / "evidence"
     tables, evidence = paper_tables(home), Evidence(folder)
-    (search,) = [each for each in evidence.searches["synthetic"] if each.method == "ease"]
+    (search,) = [each for each in evidence.lines(StoredSearch, "synthetic") if each.method == "ease"]
     # The best of 1, 10 and 100 is 100 or beyond, and the range was continued until the best value lay inside it.
     assert search.draws == 3 and search.beyond > 0 and search.chosen["lam"] >= 100
     rows = {row.arm.label: standings(row, evidence) for row in rows_of(tables[:1])}
@@ -76,7 +77,7 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     # The setting that was found on test is no measurement of the table.
     every = counts(tables, {"toy/1"}, evidence, home)["toy/1"]
     assert (every.measured, every.on_test) == (4, 2)
-    (claim,) = evidence.claims["synthetic"]
+    (claim,) = evidence.lines(StoredClaim, "synthetic")
     assert claim.verdict == "holds" and claim.pairs[0].difference > 0 and claim.users > 100
     files = write_pages(tmp_path / "pages", tables, evidence, home)
     assert {path.name for path in files} == {"toy.md", "toy.png", "README.md"}
@@ -118,7 +119,7 @@ def test_what_another_command_is_at_is_left_to_it(home):
         assert all(claims.take(*task.claims) for task in theirs)
         about = command(home, "toy", "--stages", "printed")
     assert about["fitted"] == len(tasks) - len(theirs) > 0 and not about["complete"] and not about["failed"]
-    methods = {fit.method for fit in Evidence(home.home / "experiments" / "evidence").fits["synthetic"]}
+    methods = {fit.method for fit in Evidence(home.home / "experiments" / "evidence").lines(StoredFit, "synthetic")}
     assert methods and "ease" not in methods
     about = command(home, "toy", "--stages", "printed")  # whose locks are free again
     assert about["fitted"] == len(theirs) and about["complete"]
@@ -129,7 +130,7 @@ def test_a_search_that_ends_trials_early_keeps_them_apart(home):
     (home.home / "experiments" / "toy_table2.yaml").write_text(HALVED)
     folder = home.home / "experiments" / "evidence"
     command(home, "toy/2", "--stages", "search")
-    (found,) = Evidence(folder).searches["synthetic"]
+    (found,) = Evidence(folder).lines(StoredSearch, "synthetic")
     assert found.draws == 4 and 0 < found.stopped < 4 + found.beyond and found.seconds > 0
     records = [read_record(path.parent) for path in home.results.glob("reproduce/searches/*/records/*/record.json")]
     assert sum(record.stopped for record in records) == found.stopped and len(records) == found.draws + found.beyond
@@ -138,4 +139,4 @@ def test_a_search_that_ends_trials_early_keeps_them_apart(home):
     # A search that was interrupted after its last trial runs none of them again.
     (folder / "synthetic.searches.jsonl").unlink()
     command(home, "toy/2", "--stages", "search")
-    assert Evidence(folder).searches["synthetic"] == [found]
+    assert Evidence(folder).lines(StoredSearch, "synthetic") == [found]

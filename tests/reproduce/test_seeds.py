@@ -37,8 +37,18 @@ def evidence(home, tables):
         config = row.setting("printed", evidence)
         for seed, ndcg in enumerate(NDCG.get(row.arm.label, ())):
             metrics = {"recall@20": (0.2, 0.19, 0.21), "ndcg@20": (ndcg, ndcg - 0.03, ndcg + 0.03)}
-            given = used_params(config), row.part(config), seed, "float32", metrics
-            evidence.add(StoredFit("synthetic", row.card_key, "f", config.method, *given, run=f"final-{row.arm.label}-{seed}"))
+            given = {"params": used_params(config), "fit_on": row.part(config), "seed": seed, "dtype": "float32"}
+            given |= {"metrics": metrics}
+            evidence.add(
+                StoredFit(
+                    dataset="synthetic",
+                    card=row.card_key,
+                    fingerprint="f",
+                    method=config.method,
+                    **given,
+                    run=f"final-{row.arm.label}-{seed}",
+                )
+            )
     return evidence
 
 

@@ -117,7 +117,7 @@ class Stores:
         return self.private if self.private is not None and own else self.public
 
     def all(self) -> list[Result]:
-        return [*self.public.all(), *(self.private.all() if self.private else ())]
+        return [*self.public.all(Result), *(self.private.all(Result) if self.private else ())]
 
 
 def tracking(environment: Environment, labels: Labels, warn: Callable[[str], None]) -> MlflowSink:
@@ -219,8 +219,8 @@ def board(
 
     Raises ConfigError if nothing is stored, or nothing of what is selected.
     """
-    results = Results(store_folder(environment, store), skipped)
-    return _boards(methods, datasets, [*results.all()], results.folder, budget, metric, threads)[0]
+    results = Results(store_folder(environment, store), skipped=skipped)
+    return _boards(methods, datasets, [*results.all(Result)], results.folder, budget, metric, threads)[0]
 
 
 def site(
@@ -240,8 +240,8 @@ def site(
     """
     one_page = to.suffix == ".md"
     require_writable(to.parent if one_page else to)
-    results = Results(store_folder(environment, store), skipped)
-    boards = _boards(methods, datasets, [*results.all()], results.folder, threads=threads)
+    results = Results(store_folder(environment, store), skipped=skipped)
+    boards = _boards(methods, datasets, [*results.all(Result)], results.folder, threads=threads)
     of = {name: [family for family, members in families().items() if name in members] for name in _entered(boards)}
     return write_summary(to, boards, of) if one_page else write_site(to, boards, results, of, on_page)
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from rankbench.cluster.machine import Needs, capacity
 from rankbench.cluster.session import Session
-from rankbench.core.claims import Claims
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DownloadError, first_line, without_colours
 from rankbench.data.availability import why_missing
@@ -25,6 +24,7 @@ from rankbench.leaderboard.attempt import Attempt, NotApplicableError, Rules
 from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.results import Result, Results, Status
+from rankbench.ledger.claims import Claims
 
 OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the budget does not count
 WARM_UP = 300.0  # seconds for a fit on made-up data, which compiles loops; a machine that is not busy needs some ten
@@ -168,7 +168,7 @@ def run(
             if not of_store.take(str(wanted.key)):
                 on_other(entry)
                 continue
-            entry.results.read_again(wanted.dataset)
+            entry.results.read_again(Result, wanted.dataset)
             if entry.results.find(wanted):
                 of_store.release(str(wanted.key))
                 on_other(entry)

@@ -1,6 +1,7 @@
 """The store of a leaderboard: a line of JSON per entry, small enough to be committed, and the values of each user beside it.
 
-DATASET.jsonl                                one line per entry (`Result.key`), also for those without a result
+DATASET.entries.jsonl                        one line per entry (`Result.key`), also for those without a result
+DATASET.ties.jsonl                           one line per set of entries that were compared, and metric
 users/DATASET/ENTRANT-BUDGET-KEY.parquet     each metric of each user, its mean over the seeds; only where the entry was run
 """
 
@@ -8,19 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from rankbench.core.files import atomic_file
-from rankbench.core.json_lines import JsonLines
 from rankbench.evaluation.user_tables import UserValues, values_of, weight_column
+from rankbench.ledger.ledger import Ledger
+from rankbench.ledger.line import Line, MeasuredFit
 
+ROUNDED = ("metrics", "by_seed", "traits", "seconds", "valid", "peak_memory_gb")
 _MEASURED = b"started_at"  # metadata of a table of users: when its entry was measured
 Status = Literal["finished", "over budget", "not applicable", "failed"]
 Name = Annotated[str, Field(pattern=r"^\w[\w.+-]{0,149}$")]  # part of the name of a file: at most a loss and an encoder
@@ -28,22 +30,18 @@ Several = Annotated[int, Field(ge=1)]
 Number = Annotated[int, Field(ge=0)]
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, kw_only=True)
+class Result(MeasuredFit):
     """An entrant on a dataset within `allowed`, a budget such as 30s or 30s/M, which here are `budget` seconds.
 
-    `card`: key of the dataset's card; `fingerprint`: that of the prepared data. `rules`: key of what the entrant fixes and
-    searches. `params`: those that it chose, by the `metric` whose value on the validation set is `valid`, among `tried`
-    settings. `metrics`: means on test over users and `seeds`, with 95 % intervals over users. `by_seed`: means of `metric` on
-    test. `users`: how many were measured, and how many have no history, if there are any. `traits`: those of the train part
-    (`traits.py`). `seconds`: of the search, of all that the budget counts, of the best fit until its best iteration, and of the
-    test. Without a result, `reason` says why.
+    `rules`: key of what the entrant fixes and searches. `params`: those that it chose, by the `metric` whose value on the
+    validation set is `valid`, among `tried` settings. `metrics`: means on test over users and `seeds`. `by_seed`: means of
+    `metric` on test. `users`: how many were measured, and how many have no history, if there are any. `traits`: those of the
+    train part (`traits.py`). `seconds`: of the search, of all that the budget counts, of the best fit until its best iteration,
+    and of the test. Without a result, `reason` says why.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
-
     dataset: Name
-    card: str
     entrant: Name
     rules: str
     allowed: Annotated[str, Field(pattern=r"^[0-9][0-9.e+]*s(/M)?$")]
@@ -51,24 +49,13 @@ class Result:
     metric: str
     status: Status = "finished"
     reason: str = ""
-    fingerprint: str = ""
     method: Annotated[str, Field(pattern=r"^[\w.+-]{0,150}$")] = ""
-    params: dict[str, Any] = field(default_factory=dict)
     valid: float | None = None
     tried: Number = 0
     seeds: tuple[int, ...] = ()
-    iterations: int | None = None
-    metrics: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
     by_seed: tuple[float, ...] = ()
-    users: dict[str, int] = field(default_factory=dict)
     traits: dict[str, float] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
     threads: Several = 1
-    peak_memory_gb: float = 0.0
-    cpu: str = ""
-    revision: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    started_at: str = ""
 
     @property
     def finished(self) -> bool:
@@ -84,58 +71,65 @@ class Result:
         """All that a result depends on and that is known before the fits: one of two equal entries replaces the other."""
         return *self.setting, self.rules, self.card, self.fingerprint
 
-    def is_same(self, other: Result) -> bool:
+    def replaces(self, other: Result) -> bool:
         """Whether both are one entry. One without a result may not know its data."""
         return self.key[:-1] == other.key[:-1] and (
             self.fingerprint == other.fingerprint or "" in (self.fingerprint, other.fingerprint)
         )
 
+    def yields_to(self, other: Result) -> bool:
+        """A failure replaces nothing that was measured."""
+        return self.status == "failed" and other.finished
 
-class Results:
-    """The entries in a folder, which need not exist. `add` writes the file of the dataset anew, whole or not at all."""
+    def content(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Measurements are rounded; parameters are not, because a fit must be repeatable."""
+        if not self.users:
+            del fields["users"]  # so that lines are those of the time before the field
+        return fields | {name: _rounded(fields[name]) for name in ROUNDED}
 
-    def __init__(self, folder: Path, skipped: list[str] | None = None):
-        """Read the folder. Raises DataError naming file and line for what cannot be read; with `skipped`, it is described there
-        and left out.
-        """
-        self.folder, self.skipped = folder, skipped
-        self.of_dataset: dict[str, list[Result]] = {}
-        for path in sorted(folder.glob("[!.]*.jsonl")):  # not what another process is writing
-            dataset = path.name.removesuffix(".jsonl")
-            self.of_dataset[dataset] = self._file(dataset).read(skipped)
 
-    def _file(self, dataset: str) -> JsonLines[Result]:
-        return JsonLines(self.folder / f"{dataset}.jsonl", Result, lambda each: each.key, dataset, _line)
+@dataclass(frozen=True, kw_only=True)
+class Ties(Line):
+    """Which of the best methods on a dataset users tell from the `best` one: the `worse` and the `equal` ones. `of`: key of the
+    entries that were compared. The values of each user, which the tests need, stay where they were measured; their verdicts
+    are small and travel with the store.
+    """
 
-    def all(self) -> Iterable[Result]:
-        for entries in self.of_dataset.values():
-            yield from entries
+    dataset: str
+    allowed: str
+    metric: str
+    of: str
+    best: str
+    worse: tuple[str, ...]
+    equal: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.of, self.metric
+
+    def verdict(self, method: str) -> str:
+        return "worse" if method in self.worse else "= best" if method in self.equal else ""
+
+
+class Results(Ledger):
+    """The entries in a folder, and the tables of their users beside them."""
+
+    kinds = {"entries": Result, "ties": Ties}
 
     def find(self, wanted: Result) -> Result | None:
         """Return the entry that `wanted` is, None if it has to be run, as after a failure. `wanted` may not know its data."""
-        same = (each for each in self.of_dataset.get(wanted.dataset, ()) if each.is_same(wanted))
+        same = (each for each in self.lines(Result, wanted.dataset) if each.replaces(wanted))
         return next((each for each in same if each.status != "failed"), None)
 
-    def read_again(self, dataset: str) -> None:
-        """Read the file of a dataset, to which other processes may have added entries."""
-        self.of_dataset[dataset] = self._file(dataset).read()
-
-    def add(self, result: Result, per_user: pa.Table | None = None) -> None:
-        """Add an entry, in place of an earlier one that is the same, with the values of its users; but a failure replaces
-        nothing that was measured. Entries that another process has added to the file of the dataset are kept.
-        """
-
-        def added(stored: list[Result]) -> list[Result]:
-            if result.status == "failed" and any(each.finished and each.is_same(result) for each in stored):
-                return stored
-            return sorted([*(each for each in stored if not each.is_same(result)), result], key=lambda each: each.key)
-
+    def add(self, line: Line, per_user: pa.Table | None = None) -> None:
+        """Add a line; of an entry, with the values of its users."""
         if per_user is not None:
-            path = self.path_of_users(result)
-            about = {**(per_user.schema.metadata or {}), _MEASURED: result.started_at.encode()}
+            assert isinstance(line, Result), "only entries have users"
+            path = self.path_of_users(line)
+            about = {**(per_user.schema.metadata or {}), _MEASURED: line.started_at.encode()}
             with atomic_file(path) as scratch:
                 pq.write_table(per_user.replace_schema_metadata(about), scratch)
-        self.of_dataset[result.dataset] = self._file(result.dataset).update(added)
+        super().add(line)
 
     def users_of(self, result: Result, metric: str) -> UserValues | None:
         """The values of the users of an entry, None if they are not on this machine. An entry may come from elsewhere,
@@ -159,16 +153,6 @@ class Results:
     def _former_path_of_users(self, result: Result) -> Path:
         """Where the values are that were stored when an entry was known by entrant and budget alone."""
         return self.folder / "users" / result.dataset / f"{result.entrant}-{result.allowed.replace('/', '-per-')}.parquet"
-
-
-def _line(result: Result) -> str:
-    """The line of an entry. Measurements are rounded; parameters are not, because a fit must be repeatable."""
-    content = asdict(result)
-    if not result.users:
-        del content["users"]  # so that lines are those of the time before the field
-    for name in ("metrics", "by_seed", "traits", "seconds", "valid", "peak_memory_gb"):
-        content[name] = _rounded(content[name])
-    return json.dumps(content, sort_keys=True, allow_nan=False)
 
 
 def _rounded(value: Any) -> Any:

@@ -1,40 +1,15 @@
-"""Which of the best methods on a dataset its users tell from the best one: paired tests, kept in the store.
-
-ties/DATASET.jsonl      one line per set of entries and metric. The values of each user, which the tests need, stay where they
-                        were measured; their verdicts are small and travel with the store.
-"""
+"""Which of the best methods on a dataset its users tell from the best one: paired tests, kept in the store."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from rankbench.core.json_lines import JsonLines
 from rankbench.evaluation.compare import compare
-from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.results import Result, Results, Ties
 
 TESTED = 10  # methods of a dataset that are compared: each further one needs more resamples for all pairs
-
-
-@dataclass(frozen=True)
-class Ties:
-    """The `worse` and the `equal` methods, those that are not told from `best`. `of`: key of the entries that were compared."""
-
-    allowed: str
-    metric: str
-    of: str
-    best: str
-    worse: tuple[str, ...]
-    equal: tuple[str, ...]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.of, self.metric
-
-    def verdict(self, method: str) -> str:
-        return "worse" if method in self.worse else "= best" if method in self.equal else ""
 
 
 def ties(ranked: Sequence[Result], metric: str, results: Results) -> Ties | None:
@@ -45,10 +20,9 @@ def ties(ranked: Sequence[Result], metric: str, results: Results) -> Ties | None
     best = ranked[:TESTED]
     if len(best) < 2:
         return None
-    path, key = results.folder / "ties" / f"{best[0].dataset}.jsonl", (_of(best), metric)
-    file = JsonLines(path, Ties, lambda each: each.key, best[0].dataset)
-    for each in file.read(results.skipped):
-        if each.key == key:
+    dataset, of = best[0].dataset, _of(best)
+    for each in results.lines(Ties, dataset):
+        if each.key == (of, metric):
             return each
     samples = {each.entrant: users for each in best if (users := results.users_of(each, metric)) is not None}
     if len(samples) < len(best):
@@ -57,9 +31,9 @@ def ties(ranked: Sequence[Result], metric: str, results: Results) -> Ties | None
     verdicts = {pair.model: pair.verdict for pair in tests.pairs if pair.against == tests.best}
     worse = tuple(name for name, verdict in verdicts.items() if verdict == "worse")
     equal = tuple(name for name in verdicts if name not in worse)
-    found = Ties(best[0].allowed, metric, key[0], tests.best, worse, equal)
-    if results.skipped is None:  # a file of which lines were left out is not written
-        file.update(lambda stored: [*(each for each in stored if each.key != key), found])
+    allowed = best[0].allowed
+    found = Ties(dataset=dataset, allowed=allowed, metric=metric, of=of, best=tests.best, worse=worse, equal=equal)
+    results.add(found)
     return found
 
 

@@ -36,7 +36,7 @@ class Shift:
 
 def fits_on_gpu(evidence: Evidence) -> tuple[int, int]:
     """Return how many fits ran on a GPU, and how many there are."""
-    fits = [fit for of_dataset in evidence.fits.values() for fit in of_dataset]
+    fits = [*evidence.all(StoredFit)]
     return sum(map(_on_gpu, fits)), len(fits)
 
 

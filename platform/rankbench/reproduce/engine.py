@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankbench.cluster.session import Session
-from rankbench.core.claims import Claims
 from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
+from rankbench.ledger.claims import Claims
 from rankbench.reproduce.adopt import records_folder
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.schedule import Task, fresh, in_time

@@ -6,9 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import ConfigDict
-
-from rankbench.tracking.record import Measured
+from rankbench.ledger.line import Line, MeasuredFit
 
 Part = Literal["valid", "test"]  # the part that a search chooses on
 
@@ -20,44 +18,26 @@ def stamp(run: str, started_at: str) -> str:
     return f"{run} {started_at}".strip()
 
 
-@dataclass(frozen=True)
-class StoredFit:
-    """A setting that was fitted once and measured on test.
+@dataclass(frozen=True, kw_only=True)
+class StoredFit(MeasuredFit):
+    """A setting that was fitted once.
 
-    `card`: key of the content of the dataset's card. `fingerprint`: that of the prepared data. `params`: the parameters that
-    the fit reads. `metrics`: means over users with 95 % intervals. `users`: number measured, and without targets. `idle`:
-    whether nothing else ran on the machine, so that its seconds can be compared. `run`: id of its record, where that still is.
+    `params`: the parameters that the fit reads. `users`: number measured, and without targets. `idle`: whether nothing else ran
+    on the machine, so that its seconds can be compared. `run`: id of its record, where that still is.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    dataset: str
-    card: str
-    fingerprint: str
-    method: str
-    params: dict[str, Any]
     fit_on: str
     seed: int
     dtype: str
-    metrics: dict[str, tuple[float, float | None, float | None]]
-    users: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    iterations: int | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
     fit_shared_by: int = 1
-    peak_memory_gb: float = 0.0
-    threads: int = 0
     device: str = "cpu"
     idle: bool = False
-    revision: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    cpu: str = ""
-    started_at: str = ""
     run: str = ""
 
     @property
-    def order(self) -> tuple[Any, ...]:
-        return self.method, json.dumps(self.params, sort_keys=True), self.fit_on, self.dtype, self.seed
+    def key(self) -> tuple[Any, ...]:
+        return self.method, json.dumps(self.params, sort_keys=True), self.fit_on, self.dtype, self.seed, self.card
 
     @property
     def stamp(self) -> str:
@@ -69,12 +49,9 @@ class StoredFit:
         """The seconds of the fit; of one that several settings share, its part."""
         return self.seconds.get("fit", 0.0) / max(self.fit_shared_by, 1)
 
-    def measured(self, metric: str) -> Measured:
-        return Measured(*self.metrics[metric])
-
 
 @dataclass(frozen=True)
-class StoredSearch:
+class StoredSearch(Line):
     """The result of a search: `chosen`, the parameters with the best value of `metric` on the validation set or, as some papers
     did, `on` test.
 
@@ -83,8 +60,6 @@ class StoredSearch:
     one tried. `stopped`: settings that the search ended early because they fell behind. `seconds`: training time of all draws.
     `bound`: the time after which no further draw was begun.
     """
-
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     dataset: str
     card: str
@@ -106,15 +81,13 @@ class StoredSearch:
     started_at: str = ""
 
     @property
-    def order(self) -> tuple[Any, ...]:
-        return self.method, json.dumps(self.space, sort_keys=True), self.metric, self.on, self.seed
+    def key(self) -> tuple[Any, ...]:
+        return self.method, json.dumps(self.space, sort_keys=True), self.metric, self.on, self.seed, self.card
 
 
 @dataclass(frozen=True)
-class StoredStudy:
+class StoredStudy(Line):
     """What a study measured on a dataset: `values`, "row: metric" → number. Its seed is that of all its random numbers."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     dataset: str
     card: str
@@ -127,8 +100,8 @@ class StoredStudy:
     started_at: str = ""
 
     @property
-    def order(self) -> tuple[Any, ...]:
-        return self.study, json.dumps(self.params, sort_keys=True), self.seed
+    def key(self) -> tuple[Any, ...]:
+        return self.study, json.dumps(self.params, sort_keys=True), self.seed, self.card
 
 
 Verdict = Literal["better", "worse", "not distinguishable"]
@@ -153,12 +126,10 @@ class StoredPair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredTests:
+class StoredTests(Line):
     """Paired tests of rows of a table in a metric. `runs`: the stamps of the fits that were compared; `missing`: rows that were
     not. `tests`: number of tests that Holm's correction covers.
     """
-
-    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     dataset: str
     card: str
@@ -176,8 +147,8 @@ class StoredNeighbours(StoredTests):
     """The tests of each row of a table against the next one, in the order of their measured means."""
 
     @property
-    def order(self) -> tuple[Any, ...]:
-        return self.table, self.metric
+    def key(self) -> tuple[Any, ...]:
+        return self.table, self.metric, self.card
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +158,8 @@ class StoredClaim(StoredTests):
     text: str
 
     @property
-    def order(self) -> tuple[Any, ...]:
-        return self.table, self.text, self.metric
+    def key(self) -> tuple[Any, ...]:
+        return self.table, self.text, self.metric, self.card
 
     @property
     def verdict(self) -> str:
@@ -199,13 +170,3 @@ class StoredClaim(StoredTests):
         if "worse" in found or found != {"better"}:
             return "contradicted" if "worse" in found else "cannot be told"
         return "holds so far" if self.missing else "holds"
-
-
-Stored = StoredFit | StoredSearch | StoredStudy | StoredClaim | StoredNeighbours
-KINDS: dict[str, type[Stored]] = {
-    "fits": StoredFit,
-    "searches": StoredSearch,
-    "studies": StoredStudy,
-    "claims": StoredClaim,
-    "neighbours": StoredNeighbours,
-}

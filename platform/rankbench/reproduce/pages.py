@@ -22,7 +22,7 @@ from rankbench.reproduce.counts import counts
 from rankbench.reproduce.devices import fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import draw_differences
-from rankbench.reproduce.lines import PARTS, StoredClaim, StoredPair
+from rankbench.reproduce.lines import PARTS, StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.paired import standing_pairs
 from rankbench.reproduce.results import MARKED, cost_columns, share, study_columns, table_columns
 from rankbench.reproduce.seeds import Spread, spreads
@@ -108,7 +108,7 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     stand_ins = {name for paper in papers for table in paper.tables for name in table.cards if table.stand_in(name)}
     claims = [
         [claim.text, _marked(dataset, stand_ins), claim.table, claim.verdict, _rows_compared(claim), _seeds(claim)]
-        for dataset in sorted(evidence.claims)
+        for dataset in evidence.datasets(StoredClaim)
         for claim in _standing_claims([table for paper in papers for table in paper.tables], dataset, evidence)
     ]
     lead = (
@@ -206,7 +206,7 @@ def _percent(part: float) -> str:
 
 def _standing_claims(tables: Iterable[PaperTable], dataset: str, evidence: Evidence) -> Iterator[StoredClaim]:
     """Yield the claims about the tables with the tests of fits that are still those of their rows."""
-    for claim in evidence.claims.get(dataset, ()):
+    for claim in evidence.lines(StoredClaim, dataset):
         own = (each for each in tables if each.name == claim.table and dataset in each.cards)
         for table in (each for each in own if any(told.text == claim.text for told in each.spec.claims)):
             pairs, replaced = standing_pairs(claim, table, evidence)
@@ -256,7 +256,7 @@ def _tested(pair: StoredPair) -> list[str]:
 
 
 def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> Iterator[Block]:
-    for each in (each for each in evidence.neighbours.get(dataset, ()) if each.table == table.name):
+    for each in (each for each in evidence.lines(StoredNeighbours, dataset) if each.table == table.name):
         pairs, replaced = standing_pairs(each, table, evidence)
         if not pairs:
             continue

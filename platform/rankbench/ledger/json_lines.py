@@ -1,4 +1,4 @@
-"""Files with a line of JSON per value: the stores that are small enough to be committed, and that people merge by hand.
+"""A file of a ledger, with a line of JSON per value: small enough to be committed, and merged by people by hand.
 
 Reading is strict, because a line that is half read, or read twice, is a wrong result: every line is an object of its dataset
 whose numbers are finite, and no two lines have the same key. Writing starts from what a strict reading found in the file while
@@ -19,8 +19,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from rankbench.core.errors import DataError, printable, shortened
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_text
+from rankbench.ledger.line import Line
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Line)
 
 LONGEST_LINE, LARGEST_FILE = 1 << 20, 1 << 26  # bytes; the longest line that was ever written has 10 KB
 MOST_LINES = 100_000
@@ -29,22 +30,13 @@ MARKERS = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")  # that a merge leave
 ADVICE = "correct or remove the line; commands that only read leave it out with --skip-bad"
 
 
-def one_line(value: Any) -> str:
-    """Return the line of a dataclass."""
-    return json.dumps(asdict(value), sort_keys=True, allow_nan=False)
-
-
 @dataclass(frozen=True)
 class JsonLines(Generic[T]):
-    """The file at `path`, which need not exist, with values of the dataclass `kind`. `key`: what only one of them has.
-    `dataset`: the one that all of them are of. `line`: how a value is written.
-    """
+    """The file at `path`, which need not exist, with lines of the dataclass `kind` about `dataset`."""
 
     path: Path
     kind: type[T]
-    key: Callable[[T], Hashable]
     dataset: str
-    line: Callable[[T], str] = one_line
 
     def read(self, skipped: list[str] | None = None) -> list[T]:
         """Return the values in their order. Raises DataError naming the file, the first wrong line, and what is wrong with it.
@@ -56,7 +48,7 @@ class JsonLines(Generic[T]):
         for row, text in enumerate(self._lines(), start=1):
             try:
                 values[row] = self._value(text)
-                rows.setdefault(self.key(values[row]), []).append(row)
+                rows.setdefault(values[row].key, []).append(row)
             except _WrongLine as error:
                 wrong[row] = str(error)
         for first, *others in rows.values():
@@ -78,7 +70,7 @@ class JsonLines(Generic[T]):
         make_folder(self.path.parent)
         with disk_errors_are_clear(self.path), FileLock(self.path.parent / f".{self.path.name}.lock"):
             values = change(self.read())
-            write_text(self.path, "".join(f"{self.line(value)}\n" for value in values))
+            write_text(self.path, "".join(f"{one_line(value)}\n" for value in values))
         return values
 
     def _lines(self) -> list[bytes]:
@@ -115,9 +107,14 @@ class JsonLines(Generic[T]):
             raise _WrongLine(shortened(printable(f"{field or 'line'}: {first['msg']}"), 300)) from None
         except (json.JSONDecodeError, RecursionError) as error:
             raise _WrongLine(f"line: Invalid JSON ({shortened(str(error), 100)})") from None
-        if self.dataset != (found := getattr(value, "dataset", self.dataset)):
-            raise _WrongLine(f"dataset: is of {shortened(repr(found), 80)}, and the file has those of {self.dataset!r}")
+        if self.dataset != value.dataset:
+            raise _WrongLine(f"dataset: is of {shortened(repr(value.dataset), 80)}, and the file has those of {self.dataset!r}")
         return value
+
+
+def one_line(value: Line) -> str:
+    """Return a line as it is written."""
+    return json.dumps(value.content(asdict(cast(Any, value))), sort_keys=True, allow_nan=False)
 
 
 class _WrongLine(Exception):

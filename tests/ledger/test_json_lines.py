@@ -6,15 +6,20 @@ from typing import Any
 import pytest
 
 from rankbench.core.errors import DataError
-from rankbench.core.json_lines import LARGEST_FILE, LONGEST_LINE, MOST_LINES, JsonLines
+from rankbench.ledger.json_lines import LARGEST_FILE, LONGEST_LINE, MOST_LINES, JsonLines
+from rankbench.ledger.line import Line
 
 
 @dataclass(frozen=True)
-class Line:
+class Setting(Line):
     dataset: str
     name: str
     value: float
     params: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self):
+        return (self.name,)
 
 
 GOOD = b'{"dataset": "d", "name": "a", "value": 1.5}'
@@ -22,7 +27,7 @@ GOOD = b'{"dataset": "d", "name": "a", "value": 1.5}'
 
 @pytest.fixture
 def file(tmp_path):
-    return JsonLines(tmp_path / "d.jsonl", Line, lambda line: line.name, "d")
+    return JsonLines(tmp_path / "d.jsonl", Setting, "d")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,7 @@ def test_a_file_that_is_none_or_too_large_is_named(file):
 
 def test_what_was_written_is_read(file):
     assert file.read() == []
-    lines = [Line("d", "a", 1.5, {"n": 2, "x": 0.1, "on": True}), Line("d", "ä", -1.0)]
+    lines = [Setting("d", "a", 1.5, {"n": 2, "x": 0.1, "on": True}), Setting("d", "ä", -1.0)]
     assert file.update(lambda stored: stored + lines) == file.read() == lines
     assert isinstance(file.read()[0].params["n"], int)
     file.path.write_bytes(b"")
