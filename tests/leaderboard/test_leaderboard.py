@@ -142,7 +142,7 @@ def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
     assert results["broken"]["reason"] == "(pid=7) no module named none"
     assert results["copy"]["metrics"] == results["popularity"]["metrics"]
     assert all(each["seconds"]["all"] <= 1.1 * each["budget"] for each in results.values() if each["status"] == "finished")
-    lines = (tmp_path / "results" / "leaderboard" / "synthetic.jsonl").read_text().splitlines()
+    lines = (tmp_path / "results" / "leaderboard" / "synthetic.entries.jsonl").read_text().splitlines()
     assert [json.loads(line)["entrant"] for line in lines] == sorted(results)
     # What failed is tried again, and what is new is run.
     again = cluster_board("--methods", f"{methods},random", *words, "--dry-run")
@@ -279,7 +279,7 @@ def test_entries_of_other_threads_and_metrics_are_not_mixed(board, stored):
 
 
 def test_a_damaged_store_is_one_line_and_the_rest_is_shown_on_request(board, stored):
-    path = stored.folder / "c.jsonl"
+    path = stored.folder / "c.entries.jsonl"
     ease, *others = path.read_text().splitlines()[::-1]
     content = "\n".join(["<<<<<<< ours", *others, "=======", *others[:1], ">>>>>>> theirs", ease]) + "\n"
     path.write_text(content)

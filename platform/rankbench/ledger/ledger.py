@@ -49,8 +49,8 @@ class Ledger:
         self._lines[kind, dataset] = self._file(kind, dataset).read()
 
     def datasets(self, kind: type[Line]) -> list[str]:
-        """The datasets with lines of a kind."""
-        return sorted(dataset for each, dataset in self._lines if each is kind)
+        """The datasets with lines of a kind, in the order of their files."""
+        return [dataset for each, dataset in self._lines if each is kind]
 
     def lines(self, kind: type[T], dataset: str) -> list[T]:
         """The lines of a kind about a dataset, in their order."""

@@ -108,7 +108,7 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     stand_ins = {name for paper in papers for table in paper.tables for name in table.cards if table.stand_in(name)}
     claims = [
         [claim.text, _marked(dataset, stand_ins), claim.table, claim.verdict, _rows_compared(claim), _seeds(claim)]
-        for dataset in evidence.datasets(StoredClaim)
+        for dataset in sorted(evidence.datasets(StoredClaim))
         for claim in _standing_claims([table for paper in papers for table in paper.tables], dataset, evidence)
     ]
     lead = (
