@@ -12,9 +12,7 @@ from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run as run_job
 from rankbench.experiment.run import run_stepwise
 from rankbench.fitting.checkpoints import Checkpoints
-from rankbench.reports.plots import convergence_plot
-
-from ..pictures import size_of
+from rankbench.reports.figures import convergence_figure
 
 
 @pytest.fixture
@@ -54,14 +52,12 @@ def test_the_tolerance_ends_a_fit_early(card, environment):
     assert losses[-2] - losses[-1] < 1e-3 * abs(losses[-1])
 
 
-def test_a_convergence_plot_has_the_curve_of_each_fit_that_has_one(card, environment, tmp_path, drawn):
+def test_the_figure_of_convergence_has_the_curve_of_each_fit_that_has_one(card, environment):
     followed, alone = (outcome(card, environment, curve=curve).record for curve in (1, 0))
-    assert convergence_plot([alone], "ndcg@20", tmp_path / "none.png") is None
-    path = convergence_plot([alone, followed], "ndcg@20", tmp_path / "some.png")
-    ((by_iteration, by_seconds),) = drawn
-    assert by_iteration.tolist() == [[row["iteration"], row["ndcg@20"]] for row in followed.curve]
-    assert by_seconds.tolist() == [[row["seconds"], row["ndcg@20"]] for row in followed.curve]
-    assert size_of(path)[0] > 1000
+    assert convergence_figure([alone], "ndcg@20", {}) is None
+    for panel, axis in zip(convergence_figure([alone, followed], "ndcg@20", {}).panels, ("iteration", "seconds"), strict=True):
+        (marks,) = panel.marks
+        assert (marks.x, marks.y) == ([row[axis] for row in followed.curve], [row["ndcg@20"] for row in followed.curve])
 
 
 def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_evaluations_too(card, environment, tmp_path):

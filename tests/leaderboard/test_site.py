@@ -15,8 +15,7 @@ from rankbench.core.config import scalar
 from rankbench.experiment.job import configure
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Result, Results
-from rankbench.leaderboard.site import command, write_site
-from rankbench.leaderboard.summary import write_summary
+from rankbench.leaderboard.site import command, write_site, write_summary
 from rankbench.leaderboard.ties import ties
 
 RNG = np.random.default_rng(5)
@@ -50,10 +49,11 @@ def boards_of(results):
     return [Board(tuple(e for e in results.all(Result) if e.allowed == name), name, "ndcg@20") for name in ("30s/M", "10s")]
 
 
-@pytest.fixture
-def site(tmp_path):
-    results = filled(tmp_path / "store")
-    paths = write_site(tmp_path / "site", boards_of(results), results, {"sl": ["gradient", "softmax"]})
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("leaderboard")
+    results = filled(folder / "store")
+    paths = write_site(folder / "site", boards_of(results), results, {"sl": ["gradient", "softmax"]})
     return {path.name: path for path in paths}
 
 
@@ -75,7 +75,7 @@ def test_every_link_leads_to_a_page(site):
 
 def test_the_index_says_what_the_board_says(site):
     text = site["index.html"].read_text()
-    assert "4 methods on 5 datasets, 30s/M each" in text and text.count("data:image/png") == 4
+    assert "4 methods on 5 datasets, 30s/M each" in text and text.count("<figure>") == 4
     assert re.search(r"<td[^>]*>gradient, softmax</td>", text) and "Where methods do well" in text
     # Nothing is loaded from elsewhere, and no text becomes markup.
     assert "<script>alert" not in text and not re.search(r'(src|href)="(https?:)?//', text)

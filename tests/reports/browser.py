@@ -1,7 +1,6 @@
 """A headless Chromium that tests speak to by the DevTools protocol: sizes, media, clicks, and what it asked of the network."""
 
 import asyncio
-import base64
 import itertools
 import shutil
 import subprocess
@@ -12,12 +11,6 @@ from pathlib import Path
 import aiohttp
 
 CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
-READY = """new Promise(async (done) => {
-  const charts = document.querySelectorAll('.chart');
-  for (const place of charts) { place.scrollIntoView(); await new Promise((next) => setTimeout(next, 60)); }
-  const wait = () => [...charts].every((place) => place.dataset.drawn) ? setTimeout(done, 300) : setTimeout(wait, 50);
-  wait(); setTimeout(done, 60000);
-})"""
 
 
 class Browser:
@@ -72,16 +65,13 @@ class Browser:
     def media(self, kind="", scheme="light"):
         self.send("Emulation.setEmulatedMedia", media=kind, features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def open(self, path, charts=True):
-        """Open a file and wait until it is loaded and, with `charts`, all of its charts are drawn."""
+    def open(self, path):
+        """Open a file and wait until it is loaded."""
         self.send("Page.navigate", url=path.resolve().as_uri())
         end = time.monotonic() + 60
         while self.js("document.readyState") != "complete" or "file" not in self.js("location.protocol"):
             assert time.monotonic() < end, "the page did not load"
             time.sleep(0.05)
-        if charts:
-            self.js(READY)
-            self.js("scrollTo(0, 0)")
 
     def js(self, expression):
         """Return the value of an expression, also of a promise."""
@@ -95,13 +85,6 @@ class Browser:
     def drag(self, start, end):
         for kind, (x, y) in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
-
-    def screenshot(self, path, height=None):
-        clip = {}
-        if height:
-            width = self.js("innerWidth")
-            clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}, "captureBeyondViewport": True}
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png", **clip)["data"]))
 
     def close(self):
         self._loop.run_until_complete(self._session.close())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, SweepFile
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -16,7 +17,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run():
     """make_run(stage, arm, mean, dataset="x", half=0.01, **fields of RunRecord) → a record whose ndcg@20 is `mean` ± half."""
 
@@ -33,32 +34,38 @@ def make_run():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_sweep():
-    """make_sweep(records, published, datasets=["x"], not_run=[], recall="recall") → the four arguments of write_report.
+    """make_sweep(records, published, datasets=["x"], ...) → the four arguments of write_report.
 
-    `published`: arm → dataset → metric → number; it names the arms and their order.
+    `published`: arm → dataset → metric → number; it names the arms and their order. `about`, `experiment`, `chosen` and
+    `compared` change the plain content of the files; `chosen` is None for a sweep that is not finished.
     """
 
-    def make(records, published, datasets=("x",), not_run=(), recall="recall", metrics=("ndcg@20",), params=None):
+    def make(
+        records, published, datasets=("x",), not_run=(), recall="recall", metrics=("ndcg@20",), params=None,
+        about=None, experiment=None, chosen=None, compared=None, finished=True,
+    ):  # fmt: skip
         arms = [
             {"name": arm, "method": "ease", "params": params or {}, "chosen": {}, "published": said}
             for arm, said in published.items()
         ]
-        experiment = {
+        content = {
             "name": "e", "question": "Which?", "datasets": list(datasets), "arms": arms, "not_run": list(not_run),
             "published": {"paper": "P", "table": 2, "figure": None, "recall": recall},
-            "search": {"choose": {"metric": "ndcg@20", "on": "valid"}}, "final": {"fit_on": "auto"},
+            "search": {"choose": {"metric": "ndcg@20", "on": "valid"}}, "final": {"fit_on": "auto"}, **(experiment or {}),
         }  # fmt: skip
         finals = [record for record in records if record.stage == "final"]
-        keys = dict.fromkeys((record.dataset.name, record.arm) for record in finals)
         rows = [
             {"dataset": dataset, "arm": arm, "final": [r.id for r in finals if (r.dataset.name, r.arm) == (dataset, arm)]}
-            for dataset, arm in keys
+            for dataset, arm in dict.fromkeys((record.dataset.name, record.arm) for record in finals)
         ]
-        about = {"id": "s", "experiment": experiment, "notes": [], "fits": 2, "started_at": "2026-11-21T10:00:00+00:00"}
-        chosen = {"rows": rows, "finished_at": "2026-11-21T11:30:00+00:00"}
-        compared = {"metrics": list(metrics), "models": [], "comparisons": []}
-        return about, chosen, {record.id: record for record in records}, compared
+        plain = {"id": "s", "experiment": content, "notes": [], "fits": 2, "started_at": "2026-11-21T10:00:00+00:00"}
+        end = {"rows": [row | (chosen or {}) for row in rows], "finished_at": "2026-11-21T11:30:00+00:00"}
+        tests = {"metrics": list(metrics), "models": [], "comparisons": []} | (compared or {})
+        return (
+            SweepFile.model_validate(plain | (about or {})), ChosenFile.model_validate(end) if finished else None,
+            {record.id: record for record in records}, ComparisonsFile.model_validate(tests),
+        )  # fmt: skip
 
     return make

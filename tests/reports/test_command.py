@@ -88,18 +88,16 @@ def store(home, make_run, make_sweep):
 
     def save(time, means, finished=True):
         runs = [make_run("final", arm, mean, "gowalla") for arm, mean in means.items()]
-        about, chosen, records, compared = make_sweep(runs, {arm: {} for arm in means}, datasets=["gowalla"])
-        about["experiment"]["name"] = "my-table"
         folder = home / "results" / "sweeps" / f"my-table-0123abcd-{time}-000000"
-        write_json(folder / "sweep.json", about | {"id": folder.name})
-        write_json(folder / "comparisons.json", compared)
-        if finished:
-            write_json(folder / "chosen.json", chosen)
+        runs = [dataclasses.replace(run, id=run.arm) for run in runs]
+        named = {"about": {"id": folder.name}, "experiment": {"name": "my-table"}}
+        about, chosen, records, compared = make_sweep(runs, {arm: {} for arm in means}, datasets=["gowalla"], **named)
+        write_json(folder / "sweep.json", about.content())
+        write_json(folder / "comparisons.json", compared.content())
         for record in records.values():
-            write_record(folder / "records", dataclasses.replace(record, id=record.arm), pa.table({"user": [1]}))
+            write_record(folder / "records", record, pa.table({"user": [1]}))
         if finished:
-            rows = [row | {"final": [row["arm"]]} for row in chosen["rows"]]
-            write_json(folder / "chosen.json", chosen | {"rows": rows})
+            write_json(folder / "chosen.json", chosen.content())
         return folder
 
     return save

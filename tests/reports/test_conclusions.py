@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from stored import typed
 
 from rankbench.evaluation.compare import compare
 from rankbench.reports.conclusions import conclude
@@ -147,9 +146,9 @@ def test_seeds_are_not_said_of_methods_that_draw_no_random_numbers(rows):
 
 
 def test_it_stands_first_in_every_form_of_the_report(make_run, make_sweep, tmp_path):
-    about, chosen, records, compared = make_sweep([make_run("final", arm, 0.3) for arm in "AB"], {"A": {}, "B": {}})
-    compared["comparisons"] = [vars(pair) for pair in pairs_of(A=BASE, B=BASE - 0.1)]
-    files = {path.name: path for path in write_report(tmp_path, *typed(about, chosen, records, compared))}
+    pairs = [vars(pair) for pair in pairs_of(A=BASE, B=BASE - 0.1)]
+    sweep = make_sweep([make_run("final", arm, 0.3) for arm in "AB"], {"A": {}, "B": {}}, compared={"comparisons": pairs})
+    files = {path.name: path for path in write_report(tmp_path, *sweep)}
     sentence = "A leads in ndcg@20"
     assert files["report.md"].read_text().splitlines()[2].startswith(f"**{sentence}")
     page = files["report.html"].read_text()
@@ -160,6 +159,5 @@ def test_it_stands_first_in_every_form_of_the_report(make_run, make_sweep, tmp_p
 
 
 def test_an_experiment_that_was_never_run_has_no_conclusion(make_sweep, tmp_path):
-    about, _, _, compared = make_sweep([], {"A": {}})
-    text = write_report(tmp_path, *typed(about | {"id": ""}, None, {}, compared))[0].read_text()
+    text = write_report(tmp_path, *make_sweep([], {"A": {}}, about={"id": ""}, finished=False))[0].read_text()
     assert text.splitlines()[2] == "Which?"

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from stored import typed
 
 from rankbench.reports.index import Entry, entry, index_page, is_met, write_index
 from rankbench.reports.page import Link
@@ -35,8 +34,7 @@ def state(make_run, make_sweep):
 
     def find(means, published, data=None, **more):
         runs = [make_run("final", arm, mean, dataset, half=0.001, data=data) for (arm, dataset), mean in means.items()]
-        about, chosen, records, compared = make_sweep(runs, published, **more)
-        about, chosen, *rest = typed(about, chosen if means else None, records, compared)
+        about, chosen, *rest = make_sweep(runs, published, finished=bool(means), **more)
         return entry(about.experiment, Path("e.yaml"), sweep_table(about, chosen, *rest), about, chosen)
 
     return find
@@ -70,7 +68,6 @@ def test_where_recall_is_open_the_nearer_of_both_counts(make_run, make_sweep):
     metrics = {"recall@20": 0.2, "recall_capped@20": 0.301}
     run = make_run("final", "A", 0.3, metrics={name: Measured(mean, mean, mean) for name, mean in metrics.items()})
     about, *rest = make_sweep([run], {"A": {"x": {"recall@20": 0.3}}}, recall="open", metrics=tuple(metrics))
-    about, *rest = typed(about, *rest)
     found = entry(about.experiment, Path("e.yaml"), sweep_table(about, *rest), about, rest[0])
     assert (found.state, found.judged) == ("reproduced", 1)
     assert found.largest == pytest.approx(0.001)
@@ -94,9 +91,8 @@ def test_the_index_is_three_files_with_links_and_its_rule(tmp_path):
 
 
 def test_the_index_says_which_data_could_not_be_had(make_run, make_sweep, tmp_path):
-    about, *rest = make_sweep([make_run("final", "A", 0.3)], {"A": {"x": {"ndcg@20": 0.3}}}, datasets=["x", "y"])
-    about |= {"not_available": {"y": {"brief": "offline", "reason": "y: nowhere"}}}
-    about, *rest = typed(about, *rest)
+    gone = {"not_available": {"y": {"brief": "offline", "reason": "y: nowhere"}}}
+    about, *rest = make_sweep([make_run("final", "A", 0.3)], {"A": {"x": {"ndcg@20": 0.3}}}, datasets=["x", "y"], about=gone)
     found = entry(about.experiment, Path("e.yaml"), sweep_table(about, *rest), about, rest[0])
     assert (found.state, found.rows_measured, found.rows) == ("partly", 1, 2)
     grid = index_page([found, Entry("b", "b.yaml", "Q?", "", "measured")]).sections[0].blocks[0]

@@ -5,7 +5,6 @@ import shlex
 
 import pytest
 import yaml
-from stored import typed
 
 from rankbench.cli import _main
 from rankbench.core.config import assignments
@@ -19,9 +18,8 @@ def command(make_run, make_sweep):
 
     def make(params, stated, entry="x", searched=None, final=None, columns=("ndcg@20",), **fields):
         run = make_run("final", "A", 0.3, params=params, **fields)
-        about, chosen, records, compared = make_sweep([run], {"A": {}}, params=stated)
-        about["experiment"] |= {"datasets": [entry], "final": {"fit_on": "auto"} | (final or {})}
-        about, *_ = typed(about, chosen, records, compared)
+        changed = {"datasets": [entry], "final": {"fit_on": "auto"} | (final or {})}
+        about, *_ = make_sweep([run], {"A": {}}, params=stated, experiment=changed)
         search = make_run("search", "A", 0.3, params=searched) if searched else None
         return shlex.split(row_command(about, run, search, columns))
 
@@ -55,7 +53,7 @@ def test_the_final_fit_of_an_early_stopped_search_has_its_own_length(command):
 
 def test_the_plugins_of_a_sweep_come_along(make_run, make_sweep):
     run = make_run("final", "A", 0.3)
-    about, *_ = typed(*make_sweep([run], {"A": {}}))
+    about, *_ = make_sweep([run], {"A": {}})
     experiment = about.experiment.model_copy(update={"plugins": ("losses.py", "a_module")})
     given = "rankbench sweep mine/e.yaml --plugin other.py"
     words = shlex.split(row_command(about.model_copy(update={"experiment": experiment, "command": given}), run, None, ()))
@@ -68,7 +66,7 @@ def test_what_one_command_cannot_do_has_none(command):
 
 
 def test_the_command_of_a_sweep_is_the_one_that_was_given_or_made_from_its_changes(make_run, make_sweep):
-    about, *rest = typed(*make_sweep([make_run("final", "A", 0.3)], {"A": {}}))
+    about, *rest = make_sweep([make_run("final", "A", 0.3)], {"A": {}})
     assert sweep_command(about.model_copy(update={"command": "rankbench sweep my.yaml a=1"})) == "rankbench sweep my.yaml a=1"
     earlier = about.model_copy(update={"changes": ("datasets=[a, b]", "--arms '*, MF'")})
     assert sweep_command(earlier) == "rankbench sweep experiments/e.yaml 'datasets=[a, b]' --arms '*, MF'"

@@ -25,8 +25,7 @@ from rankbench.leaderboard.comparable import comparable
 from rankbench.leaderboard.contest import Entry, Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.results import Result, Results
-from rankbench.leaderboard.site import Told, write_site
-from rankbench.leaderboard.summary import write_summary
+from rankbench.leaderboard.site import Told, write_site, write_summary
 from rankbench.leaderboard.tracked import EXPERIMENT, send
 from rankbench.sweeps.selection import families
 from rankbench.tracking.labels import Labels

@@ -13,8 +13,9 @@ import pandas as pd
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.files import make_folder
 from rankbench.core.registry import nearest
+from rankbench.reports.draw import draw
+from rankbench.reports.figures import final_figure
 from rankbench.reports.frame import frame_of
-from rankbench.reports.plots import final_plot
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.tables import Table, columns
 from rankbench.schema.stored_sweep import StoredSweep
@@ -98,7 +99,9 @@ class Results:
         if target.suffix != ".png":
             raise ConfigError(f"chart: {target}: expected a name that ends in .png")
         make_folder(target.parent)
-        return final_plot(self._table, metric, target)
+        if (figure := final_figure(self._table, metric)) is None:
+            raise ConfigError(f"chart: nothing was measured by {metric}")
+        return draw(figure, target)
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write the report into a folder: report.html, report.md, tables and plots. Returns their paths."""

@@ -102,7 +102,6 @@ def execute(
         if (links := links_of(stored, environment)).runs:
             # Only now does the store have all runs, which the page links to.
             table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)
-            pictures = [path for path in files if path.suffix == ".png"]
-            pages = write_pages(folder / "report", stored.about, stored.chosen, table, stored.records, pictures)
+            pages = write_pages(folder / "report", stored.about, stored.chosen, table, stored.records)
             place.publish(*(path.relative_to(folder).as_posix() for path in pages))
         return folder, table, len(failed)

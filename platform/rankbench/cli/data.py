@@ -118,9 +118,10 @@ def describe(
     prepared = prepare(load_card(dataset, environment), environment, verify=verify)
     facts = facts_of(prepared) | {"verified": verify}
     if plot is not None:
-        from rankbench.reports.plots import data_plot
+        from rankbench.reports.draw import draw
+        from rankbench.reports.figures import data_figure
 
-        data_plot(prepared.name, curves(prepared), plot)
+        draw(data_figure(prepared.name, curves(prepared)), plot)
         facts["plot"] = str(plot)
     if json:
         print_json(facts)

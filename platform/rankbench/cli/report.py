@@ -87,8 +87,7 @@ def report(
         for path in files:
             out.print(str(path))
     elif format == "html":
-        pictures = [path for path in files if path.suffix == ".png"]
-        print(html(report_page(stored.about, stored.chosen, table, stored.records, pictures)), end="")
+        print(html(report_page(stored.about, stored.chosen, table, stored.records)), end="")
     else:
         print(visible(render(table, format)).rstrip("\n"))
 

@@ -1,6 +1,8 @@
 """The pages of a leaderboard, which load nothing from the network: one per budget, dataset and method, and the data as a file.
 
 index.html  budget-BUDGET.html  dataset-DATASET.html  method-METHOD.html  entries.csv
+
+Or the standings alone as one page of Markdown, with its pictures beside it, for a repository.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ import io
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -23,8 +25,8 @@ from rankbench.leaderboard.results import Result, Results
 from rankbench.leaderboard.standings import Standings
 from rankbench.leaderboard.ties import TESTED, ties
 from rankbench.leaderboard.traits import correlations
-from rankbench.reports.html import html
-from rankbench.reports.page import Best, Block, Grid, Link, Page, Picture, Section, State, Text
+from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State, Text
+from rankbench.reports.site import Site, link, page_kind
 
 MEANING = (
     "Each method had the same time on each dataset, to search its settings on the validation set and to be fitted with several "
@@ -35,8 +37,9 @@ TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "
     "= best: not told from it."
 )
+TOO_LONG = ("All entries",)  # sections that a page in a repository does not have
 
-
+Families = Mapping[str, Sequence[str]]  # method → families
 Told = Callable[[str, int, int], None]  # what is being done, how much of it is done, and of how much
 
 
@@ -44,7 +47,7 @@ def write_site(
     folder: Path,
     boards: Sequence[Board],
     results: Results,
-    families: Mapping[str, Sequence[str]],
+    families: Families,
     on_page: Told = lambda what, done, total: None,
 ) -> list[Path]:
     """Write the pages of `boards`, one per budget, the first of which is the index. `families`: those of each method.
@@ -52,23 +55,40 @@ def write_site(
     `on_page` is told of each dataset that is compared. Returns the paths of the files. Raises StorageError if they cannot be
     written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    pages: dict[str, Page] = {}
-    first = boards[0]
-    with TemporaryDirectory() as scratch:
-        for number, board in enumerate(boards):
-            pages["index" if number == 0 else _budget_stem(board)] = board_page(board, boards, families, Path(scratch))
-        datasets = sorted({each.dataset for each in first.entries})
-        for number, dataset in enumerate(datasets, start=1):
-            pages[f"dataset-{dataset}"] = _dataset_page(dataset, first, results)
-            on_page("comparing methods on each dataset", number, len(datasets))
-        for method in sorted({each.entrant for each in first.entries}):
-            pages[f"method-{method}"] = _method_page(method, boards)
-        paths = [folder / f"{stem}.html" for stem in pages]
-        for path, page in zip(paths, pages.values(), strict=True):
-            write_text(path, html(page))
-    write_text(folder / "entries.csv", _csv([each for board in boards for each in board.entries]))
-    return [*paths, folder / "entries.csv"]
+    site, first = Site(folder), boards[0]
+    for board in boards:
+        site.write(_stem_of(board, boards), board_page(board, boards, families))
+    datasets = sorted({each.dataset for each in first.entries})
+    for number, dataset in enumerate(datasets, start=1):
+        site.add("dataset", dataset, dataset, first, results)
+        on_page("comparing methods on each dataset", number, len(datasets))
+    for method in sorted({each.entrant for each in first.entries}):
+        site.add("method", method, method, boards)
+    return [*site.files, write_text(folder / "entries.csv", _csv([each for board in boards for each in board.entries]))]
+
+
+def write_summary(path: Path, boards: Sequence[Board], families: Families) -> list[Path]:
+    """Write the first of the `boards`, one per budget, as the Markdown file `path`. Returns its path and those of its pictures.
+
+    Raises StorageError if they cannot be written.
+    """
+    page = board_page(boards[0], boards, families)
+    sections = tuple(
+        replace(each, blocks=tuple(block for block in map(_alone, each.blocks) if block is not None))
+        for each in page.sections
+        if each.title not in TOO_LONG
+    )
+    facts = "; ".join(f"{name}: {value}" for name, value in page.facts)
+    site = Site(path.parent, ("md",))
+    site.write(path.stem, replace(page, sections=sections, lead=(*page.lead, f"{facts[0].upper()}{facts[1:]}.")))
+    return site.files
+
+
+def _alone(block: Block) -> Block | None:
+    """The block without links to the other pages of the site, which are not written. A table with a caption is a detail."""
+    if not isinstance(block, Grid):
+        return block
+    return None if block.caption else replace(block, body=[[str(cell) for cell in line] for line in block.body])
 
 
 def command(result: Result) -> str:
@@ -79,26 +99,20 @@ def command(result: Result) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
-def board_page(board: Board, boards: Sequence[Board], families: Mapping[str, Sequence[str]], scratch: Path) -> Page:
-    """The page of one of the `boards`. Its pictures are written to the folder `scratch`."""
-    standings, pictures = board.standings, f"leaderboard-{_budget_stem(board).removeprefix('budget-')}"
-    diagram = critical_differences(standings, scratch / f"{pictures}-ranks.png")
-    shares = shares_of_best(standings, scratch / f"{pictures}-values.png")
-    blocks: list[Block] = []
-    if shares:
-        blocks.append(Picture(shares, f"{board.metric} in percent of the best value of each dataset; –: no result."))
-    if diagram:
-        caption = "Mean ranks of the best methods. A bar joins methods that Nemenyi's test does not tell apart at 5 %."
-        blocks.append(Picture(diagram, caption))
-    sections = [Section("Standings", (*blocks, _standings_grid(board, families)))]
+@page_kind("leaderboard", "budget-{}")
+def board_page(board: Board, boards: Sequence[Board], families: Families) -> Page:
+    """The page of one of the `boards`."""
+    standings, figures = board.standings, f"leaderboard-{_file_name(board.allowed)}"
+    drawn = shares_of_best(standings, board.metric, f"{figures}-values"), critical_differences(standings, f"{figures}-ranks")
+    sections = [Section("Standings", (*filter(None, drawn), _standings_grid(board, families)))]
     timed = [(_mean_seconds(each), each.standings) for each in sorted(boards, key=_mean_seconds)]
-    if quality := quality_by_budget(timed, board.metric, scratch / f"{pictures}-quality.png"):
-        sections.append(Section("Quality and time", (Picture(quality, "What the best methods reach with more time."),)))
+    if quality := quality_by_budget(timed, board.metric, f"{figures}-quality"):
+        sections.append(Section("Quality and time", (quality,)))
     data: list[Block] = [_datasets_grid(board)]
     if apart := board.about_datasets_apart():
         data.append(Text(apart))
-    if space := space_of_datasets(standings, scratch / f"{pictures}-datasets.png"):
-        data.append(Picture(space, "Datasets on which the same methods do well lie close together."))
+    if space := space_of_datasets(standings, f"{figures}-datasets"):
+        data.append(space)
     if going := correlations(standings, board.traits):
         data.append(_traits_grid(standings, going))
     sections.append(Section("Datasets", tuple(data)))
@@ -127,7 +141,7 @@ def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
     return Grid(["budget", "entries", "mean seconds", "best mean ranks"], body)
 
 
-def _standings_grid(board: Board, families: Mapping[str, Sequence[str]]) -> Grid:
+def _standings_grid(board: Board, families: Families) -> Grid:
     standings = board.standings
     wins, shares = standings.copeland(), standings.profiles([1.0, 1 / 0.95, 1 / 0.9])
     body = []
@@ -136,7 +150,7 @@ def _standings_grid(board: Board, families: Mapping[str, Sequence[str]]) -> Grid
         places = board.jackknife.places[method] if board.jackknife else None
         body.append(
             [
-                Link(method, f"method-{method}"), str(place), f"{standings.mean_ranks[i]:.2f}", f"{wins[i]:+d}",
+                link("method", method), str(place), f"{standings.mean_ranks[i]:.2f}", f"{wins[i]:+d}",
                 *[f"{100 * share:.0f} %" for share in shares[i]], str(board.without_result(method)),
                 f"{places[0]} to {places[1]}" if places else "", ", ".join(families.get(method, ())),
             ]
@@ -155,14 +169,14 @@ def _datasets_grid(board: Board) -> Grid:
         seconds = max(each.budget for each in board.entries if each.dataset == dataset)
         leaders = [f"{each.entrant} {each.metrics[board.metric][0]:.4f}" for each in ranked[:3]]
         leaders += [""] * (3 - len(leaders))
-        body.append([Link(dataset, f"dataset-{dataset}"), f"{seconds:g}", *leaders])
+        body.append([link("dataset", dataset), f"{seconds:g}", *leaders])
     return Grid(["dataset", "seconds", "first", "second", "third"], body)
 
 
 def _traits_grid(standings: Standings, going: Mapping[str, np.ndarray]) -> Grid:
     body = [
         [
-            Link(standings.methods[i], f"method-{standings.methods[i]}"),
+            link("method", standings.methods[i]),
             *["" if np.isnan(values[i]) else f"{-values[i]:+.2f}" for values in going.values()],
         ]
         for i in standings.order
@@ -173,11 +187,11 @@ def _traits_grid(standings: Standings, going: Mapping[str, np.ndarray]) -> Grid:
     return Grid(["method", *going], body, caption)
 
 
-def _entries_grid(board: Board, families: Mapping[str, Sequence[str]]) -> Grid:
+def _entries_grid(board: Board, families: Families) -> Grid:
     columns = [name for name in ("recall@20", "ndcg@20", "mrr@20", "coverage@20", "popularity@20") if name != board.metric]
     body = [
         [
-            Link(each.entrant, f"method-{each.entrant}"), Link(each.dataset, f"dataset-{each.dataset}"),
+            link("method", each.entrant), link("dataset", each.dataset),
             _value(each, board.metric), *[_value(each, name, False) for name in columns],
             f"{each.seconds.get('all', each.budget):.1f}", each.status, ", ".join(families.get(each.entrant, ())),
         ]
@@ -186,6 +200,7 @@ def _entries_grid(board: Board, families: Mapping[str, Sequence[str]]) -> Grid:
     return Grid(["method", "dataset", board.metric, *columns, "seconds", "status", "families"], body, sticky=2)
 
 
+@page_kind("dataset", "dataset-{}")
 def _dataset_page(dataset: str, board: Board, results: Results) -> Page:
     ranked = _ranked(dataset, board)
     tested = ties(ranked, board.metric, results)
@@ -196,7 +211,7 @@ def _dataset_page(dataset: str, board: Board, results: Results) -> Page:
         value = _value(each, board.metric)
         body.append(
             [
-                Link(each.entrant, f"method-{each.entrant}"), Best(value) if number == 0 else value, State(tie) if tie else "",
+                link("method", each.entrant), Best(value) if number == 0 else value, State(tie) if tie else "",
                 *[_value(each, name, False) for name in names if name != board.metric], str(each.tried), str(len(each.seeds)),
                 f"{each.seconds.get('all', 0):.1f}", f"{each.seconds.get('fit', 0):.2f}", f"{each.peak_memory_gb:.1f}",
             ]
@@ -206,14 +221,15 @@ def _dataset_page(dataset: str, board: Board, results: Results) -> Page:
     sections = [Section("", (Text(TIES), Grid(header, body)))]
     lost = [each for each in board.entries if each.dataset == dataset and not each.finished]
     if lost:
-        rows = [[Link(each.entrant, f"method-{each.entrant}"), each.status, each.reason] for each in lost]
+        rows = [[link("method", each.entrant), each.status, each.reason] for each in lost]
         sections.append(Section("Without a result", (Grid(["method", "status", "reason"], rows),)))
-    rows = [[Link(each.entrant, f"method-{each.entrant}"), command(each)] for each in ranked]
+    rows = [[link("method", each.entrant), command(each)] for each in ranked]
     sections.append(Section("Repeat", (Text("The chosen settings, as commands."), Grid(["method", "command"], rows))))
     seconds = f"{ranked[0].budget:g} s" if ranked else board.allowed
     return Page(f"Leaderboard: {dataset}", (), tuple(sections), (("budget", f"{board.allowed}, here {seconds}"),))
 
 
+@page_kind("method", "method-{}")
 def _method_page(method: str, boards: Sequence[Board]) -> Page:
     sections = []
     for board in boards:
@@ -223,7 +239,7 @@ def _method_page(method: str, boards: Sequence[Board]) -> Page:
             place = _place(each, board)
             settings = ", ".join(f"{name}={value}" for name, value in each.params.items())
             body.append(
-                [Link(each.dataset, f"dataset-{each.dataset}"), place, _value(each, board.metric), settings or each.reason,
+                [link("dataset", each.dataset), place, _value(each, board.metric), settings or each.reason,
                  command(each) if each.finished else ""]
             )  # fmt: skip
         if entries:
@@ -256,12 +272,12 @@ def _mean_seconds(board: Board) -> float:
     return sum(each.budget for each in board.entries) / len(board.entries)
 
 
-def _budget_stem(board: Board) -> str:
-    return f"budget-{board.allowed.replace('/', '-per-')}"
+def _file_name(allowed: str) -> str:
+    return allowed.replace("/", "-per-")
 
 
 def _stem_of(board: Board, boards: Sequence[Board]) -> str:
-    return "index" if board is boards[0] else _budget_stem(board)
+    return "index" if board is boards[0] else f"budget-{_file_name(board.allowed)}"
 
 
 def _csv(entries: Sequence[Result]) -> str:

@@ -1,94 +1,316 @@
-"""What all drawn plots share: matplotlib without a screen, fonts, ticks, and saving. Colours are in palette.py."""
+"""The figures of a sweep: its final models, their differences, convergence, cost and searched parameters; and of a dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from statistics import median
+from typing import Any
 
 import numpy as np
 
-from rankbench.core.files import atomic_file
-from rankbench.reports.palette import INK
+from rankbench.evaluation.compare import Comparison, p_text
+from rankbench.reports.figure import (
+    COLOURS,
+    GREY,
+    INK,
+    MARKERS,
+    Figure,
+    Label,
+    Marks,
+    Panel,
+    Style,
+    height,
+    short,
+    spans,
+    styles,
+)
+from rankbench.reports.tables import Row, Table, setting_text
+from rankbench.tracking.record import RunRecord
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-
-A = ParamSpec("A")
-R = TypeVar("R")
-
-STYLE: dict[Any, Any] = {
-    "font.size": 9.5, "axes.titlesize": 10.5, "axes.labelsize": 9.5, "axes.titleweight": "bold", "legend.frameon": False,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#8a94a0", "axes.titlecolor": INK,
-    "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "text.color": INK, "grid.color": "#c9d0d8",
-    "grid.linewidth": 0.6,
-    "text.parse_math": False,  # a dollar sign in the name of a model is one
-}  # fmt: skip
-COLOURS = 128  # in the palette of a saved plot: more than it uses, and a third of the bytes of a full-colour file
+SHORTEST = 0.01  # seconds; shorter fits are drawn here, since a logarithmic axis has no 0
+FEW = 8  # most values of a parameter that is drawn as a strip, with equal distances between its values
+WIDE = 6  # panels per line of searched parameters
+DECADES = 20  # smallest ratio of the largest to the smallest value for a logarithmic axis
+LONG = 9  # most characters of a value that is written in full on its axis
+MANY_POINTS = 40  # points of a curve from which on they have no markers
 
 
-def styled(draw: Callable[A, R]) -> Callable[A, R]:
-    """Decorate `draw` so that it draws in STYLE. The settings of matplotlib, which belong to the user of a notebook, stay as
-    they are.
+def final_figure(table: Table, metric: str, name: str = "final") -> Figure | None:
+    """Show `metric` of each model on test with its interval, and the published number if there is one, also for rows that were
+    not run. One panel per dataset; None if nothing was measured or published.
     """
+    panels = []
+    for dataset, rows in _by_dataset(row for row in table.rows if metric in row.cells or metric in row.published):
+        marks = list[Marks]()
+        published = {y: row.published[metric] for y, row in enumerate(rows) if metric in row.published}
+        if published:
+            tips = [f"{rows[y].arm}\npublished: {value:.4f}" for y, value in published.items()]
+            diamond = Style(marker="D")
+            marks.append(Marks([*published.values()], [*published], diamond, tips=tips, name="published", size=8, hollow=True))
+        for y, row in enumerate(rows):
+            if cell := row.cells.get(metric):
+                interval = [] if cell.low is None or cell.high is None else [cell.low, cell.high]
+                tip = f"{row.arm}\n{metric}: {cell.mean:.4f}"
+                tip += f"\n95 %: {cell.low:.4f} – {cell.high:.4f}" if interval else ""
+                tip += "" if cell.published is None else f"\npublished: {cell.published:.4f}"
+                marks += _interval(table.styles[row.arm], row.arm, y, cell.mean, interval, f"{tip}\n{_setting(row)}".rstrip())
+        labels = [row.arm for row in rows]
+        panels.append(Panel(dataset, f"{metric} on test", marks=marks, size=(5.5, height(len(rows))), rows=labels, grid="x"))
+    caption = "Each model on test with its 95 % interval, and the published number (hollow diamond) if there is one."
+    return Figure(name, caption, panels, columns=len(panels)) if panels else None
 
-    @wraps(draw)
-    def drawing(*args: A.args, **kwargs: A.kwargs) -> R:
-        from matplotlib import rc_context  # imported late because the import is slow
 
-        with rc_context(STYLE):
-            return draw(*args, **kwargs)
-
-    return drawing
-
-
-def subplots(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, np.ndarray]:
-    """Return a figure of `size` inches and its axes (rows, columns). It belongs to no window and no notebook, as those of
-    pyplot do.
+def differences_figure(pairs: Sequence[Comparison], looks: dict[str, Style]) -> Figure | None:
+    """Show the difference of each model from the best one with its interval, in one panel per dataset and metric: a forest
+    plot. A hollow point is not distinguishable from the best; an arrow is a model far outside the panel.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size)
-    return figure, figure.subplots(rows, columns, squeeze=False, **options)
-
-
-def save(figure: Figure, path: Path, dpi: int = 130) -> Path:
-    """Write `figure` atomically as a PNG file with a palette."""
-    from PIL import Image
-
-    with atomic_file(path) as scratch:
-        figure.savefig(scratch, dpi=dpi)
-        with Image.open(scratch) as picture:
-            small = picture.convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-        small.save(scratch, format="PNG", optimize=True)
-    return path
-
-
-def short(name: str, most: int = 44) -> str:
-    """Return a name that leaves room for the figure beside it."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
-
-
-def plain_powers(*axes: Axis) -> None:
-    """Write the numbers of logarithmic axes as plain text, because STYLE has no formulas."""
-    from matplotlib.ticker import LogFormatter, NullFormatter
-
-    for axis in axes:
-        axis.set_major_formatter(LogFormatter())
-        axis.set_minor_formatter(NullFormatter())
+    panels = []
+    metrics = list(dict.fromkeys(pair.metric for pair in pairs))
+    for (dataset, metric), group in groupby(pairs, key=lambda pair: (pair.dataset, pair.metric)):
+        own = list(group)
+        edge = far(own) or 1.0
+        marks, labels = list[Marks](), list[Label]()
+        for y, pair in enumerate(own):
+            style, tip = looks.get(pair.model, Style(GREY)), _about(pair)
+            if abs(pair.difference) > edge:
+                x = math.copysign(edge, pair.difference)
+                arrow = Style(style.colour, (), "<" if x < 0 else ">")
+                marks.append(Marks([x], [y], arrow, pair.model, [tip]))
+                text = f"\u00a0\u00a0{pair.difference:+.3f}\u00a0\u00a0"
+                labels.append(Label(x, y, text, "right" if x < 0 else "left", pair.model))
+            else:
+                hollow = not pair.distinguishable
+                marks += _interval(style, pair.model, y, pair.difference, [pair.low, pair.high], tip, hollow)
+        label = f"{metric} on test, difference from {short(own[0].against, 20)}"
+        names, size = [pair.model for pair in own], (5.5, height(len(own)))
+        panels.append(Panel(dataset, label, marks=marks, labels=labels, size=size, rows=names, zero=True, grid="x"))
+    caption = "Difference of each model from the best one. Hollow: not distinguishable from it. Arrow: outside the panel."
+    return Figure("differences", caption, panels, columns=len(metrics)) if panels else None
 
 
-def few_ticks(axis: Axes, values: Sequence[float]) -> None:
-    """Make the x axis logarithmic with a few plain numbers, unless `values` lie within a factor of 4."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+def far(pairs: Sequence[Comparison]) -> float:
+    """Return the distance from the best beyond which a model is drawn as an arrow: a baseline at a tenth of the best would
+    squeeze all other models together.
+    """
+    return 4 * median([max(-pair.low, pair.high) for pair in pairs] or [0.0])
 
-    positive = [value for value in values if value > 0]
-    if not positive or max(positive) < 4 * min(positive):
-        return
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(positive) < 1000 * min(positive) else (1,)))
-    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
+
+def convergence_figure(records: Sequence[RunRecord], metric: str, looks: dict[str, Style]) -> Figure | None:
+    """Show `metric` of iterative models against iterations and against training seconds, in two panels per dataset.
+
+    If no curve has `metric`, the metric on the validation set is shown. Each run is a line and each arm a colour, so that the
+    seeds of an arm can be compared. Returns None if no run has a curve.
+    """
+    column = next((name for name in (metric, "valid") if any(name in row for r in records for row in r.curve)), None)
+    if column is None:
+        return None
+    runs = [record for record in records if any(column in row for row in record.curve)]
+    watched = metric if column == metric else " or ".join(sorted({record.params["stop_metric"] for record in runs}))
+    label = f"{watched}, {'a sample of users' if column == metric else 'on validation'}"
+    looks = looks | {arm: look for arm, look in styles([*looks, *map(_arm, runs)]).items() if arm not in looks}
+    order = list(looks)
+    panels = []
+    for dataset in dict.fromkeys(record.dataset.name for record in runs):
+        own = sorted((record for record in runs if record.dataset.name == dataset), key=lambda run: order.index(_arm(run)))
+        times = [row["seconds"] for record in own for row in record.curve if column in row]
+        for axis, x_label in (("iteration", "iterations"), ("seconds", "training seconds without evaluation")):
+            marks = [_curve(record, axis, column, looks[_arm(record)]) for record in own]
+            log = axis == "seconds" and spans(times)
+            panels.append(Panel(dataset, x_label, label, marks, size=(5.5, 3.6), log_x=log))
+    caption = "Metric against iterations and against training seconds, one line per run."
+    return Figure("convergence", caption, panels, columns=2, shared=True)
+
+
+def pareto_figure(table: Table, metric: str) -> Figure | None:
+    """Show `metric` on test against fit seconds, with the peak memory as area of a point, and the front. One panel per dataset
+    with two measured models; None if there is none.
+    """
+    measured = [row for row in table.rows if metric in row.cells]
+    groups = [(dataset, rows) for dataset, rows in _by_dataset(measured) if len(rows) > 1]
+    largest = max((row.peak_memory_gb for row in measured), default=0) or 1.0
+    panels = []
+    for dataset, rows in groups:
+        best = front(rows, metric)
+        steps = [fit_seconds(row) for row in best], [row.cells[metric].mean for row in best]
+        marks = [Marks(*steps, size=0, width=1, steps=True, name="front")]
+        for row in rows:
+            x, y = fit_seconds(row), row.cells[metric].mean
+            tip = f"{row.arm}\n{metric}: {y:.4f}\nfit: {x:.2f} s, {row.peak_memory_gb:.1f} GB\n{_setting(row)}".rstrip()
+            size, edge = _size(row.peak_memory_gb, largest), INK if row in best else ""
+            marks.append(Marks([x], [y], table.styles[row.arm], row.arm, [tip], size=size, edge=edge))
+        amounts = sorted({_rounded(largest / 4), _rounded(largest)})
+        marks += [Marks([], [], Style(GREY), name=f"{gb:g} GB", size=_size(gb, largest)) for gb in amounts]
+        labels = [Label(fit_seconds(row), row.cells[metric].mean, short(row.arm, 26), arm=row.arm) for row in rows]
+        about = "seconds of the fit", f"{metric} on test"
+        log = spans(map(fit_seconds, rows))
+        panels.append(Panel(dataset, *about, marks, labels, (6.5, 4.8), log_x=log, margin=0.12))
+    caption = "Metric against fit seconds; a larger point needs more memory. On the line: no model is both better and faster."
+    return Figure("pareto", caption, panels, columns=len(panels)) if panels else None
+
+
+def front(rows: Sequence[Row], metric: str) -> list[Row]:
+    """Return the rows that no other row beats in both `metric` and fit seconds, fastest first."""
+    result: list[Row] = []
+    for row in sorted(rows, key=lambda row: (fit_seconds(row), -row.cells[metric].mean)):
+        if not result or row.cells[metric].mean > result[-1].cells[metric].mean:
+            result.append(row)
+    return result
+
+
+def fit_seconds(row: Row) -> float:
+    """Return the seconds of the row's fit, all of them if other settings share it."""
+    return max(row.seconds.get("fit", 0.0), SHORTEST)
+
+
+def search_figure(records: Sequence[RunRecord], metric: str, looks: dict[str, Style]) -> Figure | None:
+    """Show each searched parameter against `metric` on the validation set: a panel per arm and parameter, a point per setting,
+    a marker per dataset, and a circle around the best.
+
+    Names and small grids of numbers stand at equal distances, with a line through the best point of each value. Sampled numbers
+    keep their distances, on a logarithmic axis if they span decades. Returns None if no arm searched anything.
+    """
+    order = list(looks)
+    records = sorted(records, key=lambda record: order.index(_arm(record)) if _arm(record) in looks else len(order))
+    looks = looks | {arm: look for arm, look in styles([*order, *map(_arm, records)]).items() if arm not in looks}
+    datasets = list(dict.fromkeys(record.dataset.name for record in records))
+    panels = [
+        _searched_panel(arm, name, members, metric, looks[arm], datasets)
+        for (arm, name), members in searched(records, metric).items()
+    ]
+    if not panels:
+        return None
+    if len(datasets) > 1:
+        names = [Marks([], [], Style(GREY, (), _marker(place)), name=each) for place, each in enumerate(datasets)]
+        panels.append(Panel("", marks=names, size=panels[0].size, small=True, legend="center"))
+    caption = "Metric on validation against each searched parameter, one point per setting."
+    return Figure("search", caption, panels, columns=WIDE)
+
+
+def searched(records: Sequence[RunRecord], metric: str) -> dict[tuple[str, str], list[RunRecord]]:
+    """Return (arm, parameter) → finished records of the arm, for parameters with more than one value among them."""
+    arms: dict[str, list[RunRecord]] = {}
+    for record in records:
+        if record.finished and metric in record.metrics:
+            arms.setdefault(_arm(record), []).append(record)
+    return {
+        (arm, name): members
+        for arm, members in arms.items()
+        for name in members[0].params
+        if len({str(record.params.get(name)) for record in members}) > 1
+    }
+
+
+def data_figure(name: str, curves: dict[str, np.ndarray]) -> Figure:
+    """Show the activity of users and the popularity of items: interactions by rank, on logarithmic axes."""
+    panels = []
+    for what, counts in curves.items():
+        counts = counts[counts > 0]
+        middle = float(np.median(counts))
+        marks = [
+            Marks(range(1, len(counts) + 1), counts.tolist(), Style(COLOURS[0]), size=0, width=1.5),
+            Marks([1], [middle], Style(COLOURS[1], (4, 2)), width=1, across=True, name=f"median {middle:.0f}"),
+        ]
+        title, labels = f"{name}: {len(counts):,} {what}s", (f"rank of the {what}", "interactions")
+        panels.append(Panel(title, *labels, marks, size=(4.4, 3.4), log_x=True, log_y=True))
+    return Figure("data", f"Interactions of users and items of {name}, by rank.", panels, columns=len(panels))
+
+
+def _interval(
+    style: Style, arm: str, y: float, mean: float, interval: Sequence[float], tip: str, hollow: bool = False
+) -> list[Marks]:
+    """Return the marks of a mean in a row of a panel: its interval, if there is one, and a point."""
+    line = [Marks(interval, [y, y], style, arm, size=0, width=1.6)] if interval else []
+    return [*line, Marks([mean], [y], style, arm, [tip], hollow=hollow)]
+
+
+def _curve(record: RunRecord, axis: str, column: str, style: Style) -> Marks:
+    rows = [row for row in record.curve if column in row]
+    tips = [
+        f"{_arm(record)}\n{row[column]:.4f} at iteration {row['iteration']}\n{row['seconds']:.2f} s, seed {record.seed}"
+        for row in rows
+    ]
+    many = len(rows) > MANY_POINTS
+    points = [row[axis] for row in rows], [row[column] for row in rows]
+    return Marks(*points, style, _arm(record), [] if many else tips, size=0 if many else 2.4, width=1.1)
+
+
+def _searched_panel(
+    arm: str, name: str, records: Sequence[RunRecord], metric: str, style: Style, datasets: Sequence[str]
+) -> Panel:
+    values = _in_order([record.params.get(name) for record in records])
+    strip = not _are_numbers(values) or (len(values) <= FEW and (len(values) < len(records) or 0 in values))
+    place: Callable[[Any], float] = values.index if strip else float
+    varied = [each for each in records[0].params if len({str(record.params.get(each)) for record in records}) > 1]
+    marks = []
+    for position, dataset in enumerate(datasets):
+        own = [record for record in records if record.dataset.name == dataset]
+        points = [(place(record.params.get(name)), record.metrics[metric].mean) for record in own]
+        if not own:
+            continue
+        look = Style(style.colour, (), _marker(position))
+        settings = [setting_text({each: record.params.get(each) for each in varied}) for record in own]
+        tips = [f"{arm} on {dataset}\n{metric}: {y:.4f}\n{text}" for (_, y), text in zip(points, settings, strict=True)]
+        if strip:
+            tops = {x: max(y for other, y in points if other == x) for x, _ in points}
+            marks.append(Marks(sorted(tops), [tops[x] for x in sorted(tops)], look, arm, size=0, width=0.8))
+        marks.append(Marks([x for x, _ in points], [y for _, y in points], look, arm, tips, size=3.2))
+        x, y = max(points, key=lambda point: point[1])
+        marks.append(Marks([x], [y], Style("none"), arm, size=6.5, edge=INK))
+    log = not strip and min(values) > 0 and max(values) / min(values) >= DECADES
+    columns = [_short(value) for value in values] if strip else ()
+    label = f"{metric}, valid"
+    return Panel(arm, name, label, marks, size=(2.1, 1.5), columns=columns, log_x=log, small=True)
+
+
+def _by_dataset(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.dataset, []).append(row)
+    return list(groups.items())
+
+
+def _arm(record: RunRecord) -> str:
+    return record.arm or record.method
+
+
+def _in_order(values: Iterable[Any]) -> list[Any]:
+    """Return the distinct values in order, names by letters."""
+    distinct = list(dict.fromkeys(values))
+    return sorted(distinct, key=None if _are_numbers(distinct) else str)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _marker(dataset: int) -> str:
+    return MARKERS[dataset % len(MARKERS)]
+
+
+def _short(value: Any) -> str:
+    text = f"{value:g}".replace("e-0", "e-").replace("e+0", "e") if isinstance(value, float) else str(value)
+    return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
+
+
+def _setting(row: Row) -> str:
+    return setting_text({name: value for name, value in row.params.items() if name in row.stated})
+
+
+def _size(gb: float, largest: float) -> float:
+    """Return the diameter of a point, whose area grows with the memory, at most 80 points squared and at least 10."""
+    return math.sqrt(max(10.0, 80.0 * gb / largest))
+
+
+def _rounded(gb: float) -> float:
+    return float(f"{gb:.1g}")
+
+
+def _about(pair: Comparison) -> str:
+    shares = " / ".join(f"{100 * share:.0f}" for share in (pair.better, pair.equal, pair.worse))
+    return (
+        f"{pair.model}: {pair.verdict}\ndifference: {pair.difference:+.4f} ({pair.low:+.4f} – {pair.high:+.4f})\n"
+        f"p (Holm): Wilcoxon {p_text(pair.p_wilcoxon_holm)}, bootstrap {p_text(pair.p_bootstrap_holm)}\n"
+        f"users better / equal / worse: {shares} %"
+    )

@@ -9,7 +9,8 @@ from urllib.parse import quote
 from tabulate import tabulate
 
 from rankbench.core.markdown import without_tags
-from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Link, Page, Picture, Second
+from rankbench.reports.figure import Figure
+from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Link, Page, Second
 
 
 def markdown(page: Page) -> str:
@@ -34,8 +35,8 @@ def _block(block: Block) -> str:
             return (f"### {without_tags(block.caption)}\n\n" if block.caption else "") + table(block.header, block.body)
         case Items():
             return "\n".join(f"- {without_tags(line)}" for line in block.lines)
-        case Picture():
-            return f"![{without_tags(block.caption)}]({block.path.name})" if block.path else ""
+        case Figure():
+            return f"![{without_tags(block.caption)}]({block.name}.png)"
         case Legend():
             return ""  # a picture has its own
         case Code():

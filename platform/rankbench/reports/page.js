@@ -37,42 +37,38 @@ for (const table of document.querySelectorAll("table")) {
   table.parentNode.before(field);
 }
 
-// Charts are drawn when they come into sight, in the colours of the page; the pictures in the page are for paper.
-if (window.Bokeh) {
-  document.documentElement.classList.add("live");
-  const COLOURS = {
-    grid_line_color: "--line", axis_line_color: "--soft", major_tick_line_color: "--soft",
-    major_label_text_color: "--soft", axis_label_text_color: "--ink",
-  };
-  const hidden = new Set();
-  const models = () => Bokeh.documents.flatMap((each) => [...each.all_models]);
-  const paint = () => {
-    const style = getComputedStyle(document.documentElement), colour = (name) => style.getPropertyValue(name).trim();
-    for (const model of models()) {
-      const names = Object.keys(COLOURS).filter((name) => name in model.properties && model[name] !== null);
-      if (names.length) model.setv(Object.fromEntries(names.map((name) => [name, colour(COLOURS[name])])));
-      if (model.tags.includes("ink"))
-        for (const name of ["line_color", "text_color"]) if (name in model.properties) model.setv({ [name]: colour("--ink") });
-      // One finger scrolls the page; the tools above a chart are still there.
-      if (model.type === "Toolbar" && matchMedia("(pointer: coarse)").matches) model.gestures.pan.active?.setv({ active: false });
-      if (model.name?.startsWith("arm-")) model.visible = !hidden.has(model.name);
-    }
-  };
-  const draw = async (place) => {
-    const item = JSON.parse(document.getElementById(place.id.replace("chart", "data")).textContent);
-    await Bokeh.embed.embed_item(item, place.id);
-    place.dataset.drawn = "yes";
-    paint();
-  };
-  const sight = new IntersectionObserver((entries) => {
-    for (const { isIntersecting, target } of entries) if (isIntersecting) { sight.unobserve(target); draw(target); }
-  }, { rootMargin: "400px" });
-  for (const place of document.querySelectorAll(".chart")) sight.observe(place);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
-  for (const button of document.querySelectorAll(".legend button")) button.addEventListener("click", () => {
-    const arm = button.dataset.arm, show = hidden.delete(arm);
-    if (!show) hidden.add(arm);
-    button.setAttribute("aria-pressed", show);
-    paint();
+// A click on a name in the legend hides a method in all figures.
+for (const button of document.querySelectorAll(".legend button")) button.addEventListener("click", () => {
+  const shown = button.getAttribute("aria-pressed") !== "true";
+  button.setAttribute("aria-pressed", shown);
+  for (const part of document.querySelectorAll(".panels [data-arm]"))
+    if (part.dataset.arm === button.dataset.arm) part.style.display = shown ? "" : "none";
+});
+
+// A point tells what it is, under the mouse or a finger: at once, and not as late as the titles of a browser.
+const tip = document.body.appendChild(Object.assign(document.createElement("div"), { className: "tip", hidden: true }));
+document.addEventListener("pointerover", ({ target, clientX, clientY }) => {
+  const mark = target.closest?.(".panels use"), title = mark?.querySelector("title");
+  if (title) { mark.dataset.tip = title.textContent; title.remove(); }
+  tip.hidden = !mark?.dataset.tip;
+  if (tip.hidden) return;
+  tip.textContent = mark.dataset.tip;
+  tip.style.left = `${Math.max(0, Math.min(clientX + 14, innerWidth - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${clientY + tip.offsetHeight + 22 > innerHeight ? clientY - tip.offsetHeight - 10 : clientY + 14}px`;
+});
+
+// Drag over a part of a figure to enlarge it; a double click shows all of it again.
+for (const svg of document.querySelectorAll(".panels svg")) {
+  const whole = svg.getAttribute("viewBox"), [, , wide, high] = whole.split(" ").map(Number);
+  const place = (event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+  let start = null;
+  svg.addEventListener("pointerdown", (event) => { start = event.pointerType === "mouse" ? place(event) : null; });
+  svg.addEventListener("pointerup", (event) => {
+    const end = place(event), across = start ? Math.abs(end.x - start.x) : 0, down = start ? Math.abs(end.y - start.y) : 0;
+    const size = Math.max(across / wide, down / high);
+    if (size > 0.04) svg.setAttribute("viewBox", [
+      (start.x + end.x - size * wide) / 2, (start.y + end.y - size * high) / 2, size * wide, size * high].join(" "));
+    start = null;
   });
+  svg.addEventListener("dblclick", () => svg.setAttribute("viewBox", whole));
 }

@@ -1,12 +1,11 @@
-"""The content of a report before it is rendered as Markdown or HTML: sections of text, tables and pictures."""
+"""The content of a page before it is rendered as Markdown or HTML: sections of text, tables and figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
-from rankbench.reports.palette import Style
+from rankbench.reports.figure import Figure, Style
 
 
 class Best(str):
@@ -75,30 +74,11 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """An interactive figure of an HTML page: what Bokeh draws, as JSON."""
-
-    title: str
-    content: str
-    height: int
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure: a PNG file beside the page, None if there is none, and the interactive charts that a screen shows instead."""
-
-    kind: ClassVar = "picture"
-    path: Path | None
-    caption: str
-    charts: tuple[Chart, ...] = ()
-
-
-@dataclass(frozen=True)
 class Legend:
-    """The methods of all interactive charts of a page: id in the charts, name, and colour, line and marker."""
+    """The methods of all figures of a page, with their colours, lines and markers. A picture in a file has its own."""
 
     kind: ClassVar = "legend"
-    entries: tuple[tuple[str, str, Style], ...]
+    entries: dict[str, Style]
 
 
 @dataclass(frozen=True)
@@ -108,7 +88,7 @@ class Code:
     language: str = "json"
 
 
-Block = Text | Items | Grid | Picture | Legend | Code
+Block = Text | Items | Grid | Figure | Legend | Code
 
 
 @dataclass(frozen=True)

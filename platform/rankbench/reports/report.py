@@ -13,15 +13,13 @@ from rankbench.core.markdown import without_tags
 from rankbench.reports.budget import spent
 from rankbench.reports.conclusions import conclude, deciding_metric
 from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, run_deviations, stand_ins
-from rankbench.reports.effects import effects_plot
+from rankbench.reports.figure import Figure, styles
+from rankbench.reports.figures import convergence_figure, differences_figure, final_figure, pareto_figure, search_figure
 from rankbench.reports.formats import render
-from rankbench.reports.html import html
-from rankbench.reports.markdown import markdown
-from rankbench.reports.page import Chart, Page, Picture
-from rankbench.reports.pareto import pareto_plot
-from rankbench.reports.plots import convergence_plot, differences_plot, final_plot
+from rankbench.reports.page import Page
 from rankbench.reports.repeat import row_command, sweep_command
-from rankbench.reports.sweep_page import CAPTIONS, sweep_page
+from rankbench.reports.site import Site, page_kind
+from rankbench.reports.sweep_page import sweep_page
 from rankbench.reports.tables import Row, Table, missing_row, pairs_note, row_of, setting_text
 from rankbench.reports.targets import time_to_target
 from rankbench.reports.tuning import MANY, at_the_end, ends_sentence, untuned
@@ -143,23 +141,22 @@ def write_report(
 ) -> list[Path]:
     """Write the files of the report into `folder`. Returns their paths, report.md first."""
     table = sweep_table(about, chosen, records, compared, links)
+    site = Site(folder, ("md", "html"))
+    site.add("sweep", "report", about, chosen, table, records)
     formats = {"table.csv": "csv", "table.json": "json", "table.tex": "latex"}
-    files = [write_text(folder / name, render(table, format).rstrip("\n") + "\n") for name, format in formats.items()]
-    drawn = draw(folder, about, table, list(records.values()))
-    return [*write_pages(folder, about, chosen, table, records, drawn), *files, *drawn]
+    return [
+        *site.files,
+        *(write_text(folder / name, render(table, each).rstrip("\n") + "\n") for name, each in formats.items()),
+    ]
 
 
 def write_pages(
-    folder: Path,
-    about: SweepFile,
-    chosen: ChosenFile | None,
-    table: Table,
-    records: dict[str, RunRecord],
-    drawn: Sequence[Path],
+    folder: Path, about: SweepFile, chosen: ChosenFile | None, table: Table, records: dict[str, RunRecord]
 ) -> list[Path]:
-    """Write report.md and report.html, with the plots in the files `drawn`. Returns their paths."""
-    page = report_page(about, chosen, table, records, drawn)
-    return [write_text(folder / "report.md", markdown(page)), write_text(folder / "report.html", html(page))]
+    """Write report.md and report.html again, beside the pictures of an earlier report. Returns their paths."""
+    site = Site(folder, ("md", "html"))
+    site.write("report", report_page(about, chosen, table, records), pictures=False)
+    return site.files
 
 
 def note(question: str, table: Table) -> str:
@@ -167,18 +164,10 @@ def note(question: str, table: Table) -> str:
     return "\n".join([*map(without_tags, [question, "", *table.conclusions.sentences]), "", render(table, "md")])
 
 
-def report_page(
-    about: SweepFile, chosen: ChosenFile | None, table: Table, records: dict[str, RunRecord], drawn: Sequence[Path] = ()
-) -> Page:
-    """Return the page of a sweep with its interactive charts and, for paper and Markdown, the plots in the files `drawn`."""
-    files = {path.stem: path for path in drawn}
-    charts = _charts(about, table, list(records.values()))
-    pictures = [
-        Picture(files.get(name), caption, tuple(charts.get(name, ())))
-        for name, caption in CAPTIONS.items()
-        if name in files or charts.get(name)
-    ]
-    return sweep_page(about, chosen, table, records, pictures)
+@page_kind("sweep")
+def report_page(about: SweepFile, chosen: ChosenFile | None, table: Table, records: dict[str, RunRecord]) -> Page:
+    """Return the page of a sweep with its figures."""
+    return sweep_page(about, chosen, table, records, _figures(about, table, list(records.values())))
 
 
 def _stopped(records: dict[str, RunRecord]) -> list[str]:
@@ -194,43 +183,13 @@ def _beside(published: dict[str, float], is_open: bool) -> dict[str, float]:
     return capped | published if is_open else published
 
 
-def draw(folder: Path, about: SweepFile, table: Table, records: Sequence[RunRecord]) -> list[Path]:
-    """Draw the plots of a report into `folder`. Returns their paths."""
-    plots: list[Path | None] = []
-    arms = [arm.label for arm in about.experiment.arms]
-    finals, searched = _stages(records)
-    shown = _shown(table)
-    if shown:
-        plots.append(final_plot(table, shown, folder / "final.png"))
-    if table.differences:
-        plots.append(differences_plot(table.differences, folder / "differences.png", arms))
-    if shown:
-        plots.append(convergence_plot(finals, shown, folder / "convergence.png", arms))
-        plots.append(pareto_plot(table, shown, folder / "pareto.png"))
-    plots.append(effects_plot(searched, about.experiment.search.choose.metric, folder / "search.png", arms))
-    return [plot for plot in plots if plot]
-
-
-def _charts(about: SweepFile, table: Table, records: Sequence[RunRecord]) -> dict[str, list[Chart]]:
-    """Return the interactive charts by the name of the plot that each group of them replaces on a screen."""
-    shown = _shown(table)
-    if not shown:
-        return {}
-    from rankbench.reports import interactive  # imports Bokeh
-
-    finals, searched = _stages(records)
-    return {
-        "final": interactive.final_charts(table, shown),
-        "differences": interactive.difference_charts(table),
-        "convergence": interactive.convergence_charts(table, finals, shown),
-        "pareto": interactive.pareto_charts(table, shown),
-        "search": interactive.effect_charts(table, searched, about.experiment.search.choose.metric),
-    }
-
-
-def _stages(records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[RunRecord]]:
-    """Return the records of the final runs and of the search."""
-    return [record for record in records if record.stage == "final"], [record for record in records if record.stage == "search"]
+def _figures(about: SweepFile, table: Table, records: Sequence[RunRecord]) -> list[Figure]:
+    arms = styles(arm.label for arm in about.experiment.arms)
+    finals, searched = ([record for record in records if record.stage == stage] for stage in ("final", "search"))
+    made = [differences_figure(table.differences, arms), search_figure(searched, about.experiment.search.choose.metric, arms)]
+    if shown := _shown(table):
+        made[:1] = [final_figure(table, shown), made[0], convergence_figure(finals, shown, arms), pareto_figure(table, shown)]
+    return [figure for figure in made if figure]
 
 
 def _shown(table: Table) -> str | None:

@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterable, Sequence
 
 from rankbench.reports.budget import budget_columns, duration, seconds_between
-from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Page, Picture, Second, Section, Text
+from rankbench.reports.figure import Figure
+from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Page, Second, Section, Text
 from rankbench.reports.tables import Row, Table, columns, difference_columns, pairs_note
 from rankbench.reports.targets import target_columns
 from rankbench.schema.experiment import Published
@@ -41,14 +42,6 @@ are added up."""
 NOTHING = "Nothing was measured on test: the table shows published numbers only."
 UNFINISHED = "The sweep is not finished: continue it with `rankbench sweep ... --resume`."
 
-CAPTIONS = {
-    "final": "Each model on test with its 95 % interval, and the published number (hollow diamond) if there is one.",
-    "differences": "Difference of each model from the best one. Hollow: not distinguishable from it. Arrow: outside the panel.",
-    "convergence": "Metric against iterations and against training seconds, one line per run.",
-    "pareto": "Metric against fit seconds; a larger point needs more memory. On the line: no model is both better and faster.",
-    "search": "Metric on validation against each searched parameter, one point per setting.",
-}
-
 REPEAT = """\
 {sweep}fits and measures one row again{seeds}. They need the code{revision},
 with the packages that are listed below; results on another machine may differ in the last digits."""
@@ -61,9 +54,9 @@ def sweep_page(
     chosen: ChosenFile | None,
     table: Table,
     records: dict[str, RunRecord],
-    pictures: Sequence[Picture],
+    figures: Sequence[Figure],
 ) -> Page:
-    """Return the report as text, tables and pictures, to be rendered as Markdown or HTML."""
+    """Return the report as text, tables and figures, to be rendered as Markdown or HTML."""
     experiment = about.experiment
     finals = [record for record in records.values() if record.stage == "final" and record.finished]
     lead = [experiment.question] if experiment.question else []
@@ -79,10 +72,10 @@ def sweep_page(
     top += [Text(SEVERAL)] if several else []
     top += [Text(LOCAL.format(needs=table.links.needs))] if table.links.needs and table.links.runs else []
     sections = [Section("Results", tuple(top))]
-    if pictures:
+    if figures:
         shown = {row.arm for row in table.rows if row.cells}
-        legend = Legend(tuple((table.style_id(arm), arm, style) for arm, style in table.styles.items() if arm in shown))
-        sections.append(Section("Figures", (legend, *pictures) if any(each.charts for each in pictures) else tuple(pictures)))
+        legend = Legend({arm: style for arm, style in table.styles.items() if arm in shown})
+        sections.append(Section("Figures", (legend, *figures)))
     sections += [*_differences(table), *_targets(table)]
     if table.deviations:
         sections.append(Section("Deviations from the papers' protocol", (Items(table.deviations),)))

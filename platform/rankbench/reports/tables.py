@@ -12,8 +12,8 @@ from rankbench.evaluation.compare import LEVEL, Comparison, p_text
 from rankbench.evaluation.metrics import better_if_larger
 from rankbench.reports.budget import Spent
 from rankbench.reports.conclusions import Conclusions
+from rankbench.reports.figure import Style, styles
 from rankbench.reports.page import State
-from rankbench.reports.palette import Style, styles
 from rankbench.reports.targets import Reached
 from rankbench.schema.stored_sweep import NotAvailable, PooledMean
 from rankbench.tracking.links import RunLinks
@@ -113,10 +113,6 @@ class Table:
     def styles(self) -> dict[str, Style]:
         """Colour, line and marker of each arm. The arms of an experiment come first, in its order, also without results."""
         return styles(row.arm for row in self.rows)
-
-    def style_id(self, arm: str) -> str:
-        """Return the id of an arm in the charts of a page."""
-        return f"arm-{list(self.styles).index(arm)}"
 
     @cached_property
     def _leaders(self) -> dict[tuple[str, str], tuple[float, float | None]]:

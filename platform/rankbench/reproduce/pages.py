@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankbench.core.environment import Environment
-from rankbench.core.files import write_text
 from rankbench.evaluation.compare import p_text
 from rankbench.reports.deviations import differing_params
-from rankbench.reports.markdown import markdown
 from rankbench.reports.names import listed
-from rankbench.reports.page import Block, Grid, Items, Page, Picture, Section, Text
+from rankbench.reports.page import Block, Grid, Items, Page, Section, Text
+from rankbench.reports.site import Site, page_kind
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.causes import MEANING as CAUSES
@@ -21,7 +20,7 @@ from rankbench.reproduce.causes import OffCell, by_cause, off_cells
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.devices import fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.figure import draw_differences
+from rankbench.reproduce.figure import differences_figure
 from rankbench.reproduce.lines import PARTS, StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.paired import standing_pairs
 from rankbench.reproduce.results import MARKED, cost_columns, share, study_columns, table_columns
@@ -84,23 +83,19 @@ class Paper:
 def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> list[Path]:
     """Write a page and a figure per paper that has evidence, and README.md, the index. Returns the paths."""
     names = {*(table.name for table in tables), *(each.table for each in SIMULATIONS)}
-    files: list[Path] = []
+    site = Site(folder, ("md",))
     papers = []
     for name in dict.fromkeys(table.paper for table in tables):
         own = tuple(table for table in tables if table.paper == name)
         studies = tuple(each for each in SIMULATIONS if each.paper == name)
         mine = {each for each in names if each.split("/")[0] == name}
-        paper = Paper(name, own, studies, counts(tables, mine, evidence, environment), off_cells(own, mine, evidence))
-        papers.append(paper)
-        figure = draw_differences(folder / f"{name}.png", list(rows_of(own)), evidence)
-        files += [
-            *([figure] if figure else []),
-            write_text(folder / f"{name}.md", markdown(_paper_page(paper, evidence, figure))),
-        ]
-    index = markdown(_index(papers, evidence))
-    return [*files, write_text(folder / "README.md", index)]
+        papers.append(Paper(name, own, studies, counts(tables, mine, evidence, environment), off_cells(own, mine, evidence)))
+        site.add("paper", name, papers[-1], evidence)
+    site.add("papers", "README", papers, evidence)
+    return site.files
 
 
+@page_kind("papers")
 def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     total = sum((_total(paper) for paper in papers), Count())
     body = [[f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)", *_numbers(_total(paper))] for paper in papers]
@@ -141,7 +136,8 @@ def _on_devices(papers: Sequence[Paper], evidence: Evidence) -> Iterator[Text]:
     yield Text(" ".join(said))
 
 
-def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
+@page_kind("paper")
+def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
     sections = [Section("How far the evidence has come", (_count_grid(paper), Text(COUNTED)))]
     sections += _off_sections(paper.off)
@@ -160,8 +156,8 @@ def _paper_page(paper: Paper, evidence: Evidence, figure: Path | None) -> Page:
         header = ["table", "dataset", "metric", "rows", "tau", "repeated"]
         sections.append(Section("The order of the rows", (Grid(header, orders), Text(ORDER))))
     sections += _seed_sections(spreads(rows_of(paper.tables), evidence))
-    if figure:
-        sections.append(Section("Figure", (Picture(figure, "Difference of each measured cell from the published one, in %"),)))
+    if figure := differences_figure(paper.name, list(rows_of(paper.tables)), evidence):
+        sections.append(Section("Figure", (figure,)))
     told: dict[str, str] = {}
     sections += [section for table in paper.tables for section in _table_sections(table, evidence, told)]
     sections += [section for study in paper.studies for section in _study_sections(study, evidence)]
