@@ -109,11 +109,7 @@ def _name(process: psutil.Process) -> str:
 
 @contextmanager
 def cluster(
-    nodes: int = 3,
-    cpus: int = 1,
-    object_store_memory: int = 80 << 20,
-    memory: int | None = None,
-    spill: str | None = None,
+    nodes: int = 3, cpus: int = 1, object_store_memory: int = 80 << 20, memory: int | None = None, spill: str | None = None
 ) -> Iterator[Cluster]:
     """`nodes` nodes of `cpus` processors each, for the length of the block; nothing of them is left after it. `memory`: bytes
     that each lends out to tasks, by default a share of what the machine has. `spill`: folder for objects that do not fit.

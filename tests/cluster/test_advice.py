@@ -17,26 +17,26 @@ def healthy(monkeypatch):
     monkeypatch.setattr(room, "_other_nodes", lambda: [])
 
 
-def test_a_healthy_machine_is_sent_to_the_doctor():
-    assert advice(0) == "`rankbench doctor` checks this machine"
+def refused(*words, **more):
+    raise TimeoutError("timed out")
 
 
-def test_too_little_memory(monkeypatch):
-    monkeypatch.setattr(room, "available_memory", lambda: 0.4e9)
-    assert advice(0) == "only 0.4 GB of memory are free: stop other programs"
+@pytest.mark.parametrize(
+    ("where", "name", "fault", "told"),
+    [
+        (room, "available_memory", lambda: 64e9, "`rankbench doctor` checks this machine"),
+        (room, "available_memory", lambda: 0.4e9, "only 0.4 GB of memory are free: stop other programs"),
+        (socket, "create_connection", refused, "no connection to 127.0.0.1: let the firewall allow"),
+    ],
+)
+def test_each_cause_is_named_alone(where, name, fault, told, monkeypatch):
+    monkeypatch.setattr(where, name, fault)
+    assert advice(0).startswith(told) and "; " not in advice(0)
 
 
 @pytest.mark.skipif(not room.SHARED.is_dir(), reason="this system has no /dev/shm")
 def test_too_little_shared_memory():
     assert "free in /dev/shm: start the container with --shm-size=2g" in advice(1 << 60)
-
-
-def test_a_firewall_on_loopback(monkeypatch):
-    def refuse(*words, **more):
-        raise TimeoutError("timed out")
-
-    monkeypatch.setattr(socket, "create_connection", refuse)
-    assert advice(0).startswith("no connection to 127.0.0.1: let the firewall allow")
 
 
 def test_another_ray_is_found_by_its_process(monkeypatch, tmp_path):

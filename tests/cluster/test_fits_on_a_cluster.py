@@ -142,7 +142,7 @@ def test_a_cluster_that_loses_workers_and_nodes_gives_the_bits_of_one_process(tm
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 @pytest.mark.fault("F3")
-def test_a_frozen_node_is_gone_round_and_a_new_one_is_used(tmp_path, figure):
+def test_a_node_that_hangs_is_gone_round(tmp_path, figure):
     said = scenario(
         """
     frozen, freeze = [], lambda: frozen.extend(nodes.freeze_node(nodes.busy_node()))
@@ -150,16 +150,6 @@ def test_a_frozen_node_is_gone_round_and_a_new_one_is_used(tmp_path, figure):
     als("frozen", RayMap(), freeze)
     nodes.thaw(frozen)
     als("thawed", RayMap())
-    where = RayMap()
-    before = where.workers
-    # A node joins in the middle of a fit. Ray can start it in the main thread alone.
-    fitting = threading.Thread(target=als, args=("joining", where))
-    fitting.start()
-    time.sleep(1)
-    nodes.add_node()
-    fitting.join()
-    als("joined", where)
-    said["joined"]["workers"] = [before, where.workers]
     tiles("tiles, calm", RayMap(), at=2)
     frozen.clear()
     tiles("tiles, frozen", RayMap(), once(freeze))
@@ -168,11 +158,9 @@ def test_a_frozen_node_is_gone_round_and_a_new_one_is_used(tmp_path, figure):
         tmp_path,
     )
     assert max(said["frozen"]["seconds"]) < max(said["calm"]["seconds"]) + 15
-    before, after = said["joined"]["workers"]
-    assert after == before + 1
     longer = said["tiles, frozen"]["seconds"] - said["tiles, calm"]["seconds"]
     assert longer < 60, said
-    figure(f"iALS, a node frozen: the same bits, {said['frozen']['blocks']} blocks submitted again; a node that joins is used")
+    figure(f"iALS, a node frozen: the same bits, {said['frozen']['blocks']} blocks submitted again")
     figure(f"tiles, a node frozen: the same bits, {longer:+.1f} s")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from programs import environment, start
 
 from rankbench.cluster.local_node import _last_errors
 from rankbench.cluster.private_folder import FOLDER
@@ -73,13 +74,12 @@ def run(
     """Run Python with a fault that strikes `times` times, and check that nothing of its Ray is left."""
     (home / "sitecustomize.py").write_text(FAULTS)
     (home / "left").write_text("x" * times)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
     # Ray reads its settings when it is imported, which the faults do before the session does.
-    environment |= {**_ENVIRONMENT, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-    environment |= {"FAULTS": str(home), "WHO": who, "TO": to, "FAULT": str(int(fault))}
-    environment |= {"PYTHONPATH": f"{home}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    environment |= {"RANKBENCH_DATA": str(home / "data"), "RANKBENCH_RESULTS": str(home / "results")}
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=500, env=environment)
+    variables = environment(**_ENVIRONMENT, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
+    variables |= {"FAULTS": str(home), "WHO": who, "TO": to, "FAULT": str(int(fault))}
+    variables |= {"PYTHONPATH": f"{home}{os.pathsep}{variables['PYTHONPATH']}"}
+    variables |= {"RANKBENCH_DATA": str(home / "data"), "RANKBENCH_RESULTS": str(home / "results")}
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=500, env=variables)
     wait_until_gone((home / "folder").read_text())
     return done
 
@@ -161,9 +161,7 @@ def test_a_node_that_hangs_when_the_driver_joins_ends_it_although_no_python_runs
 @pytest.mark.timeout(300)
 def test_a_killed_driver_leaves_nothing(tmp_path):
     script = SESSION.replace('print("answer"', 'print(__import__("os").environ["RAY_AUTH_TOKEN_PATH"], "answer"')
-    words = [sys.executable, "-c", script, "--driver", "120", "120", "--wait"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    process = start("-c", script, "--driver", 120, 120, "--wait")
     token, *answer = process.stdout.readline().split()
     assert answer == ["answer", "42"] and of_folder(str(Path(token).parent))
     process.kill()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbench.core.errors import NumericalError
@@ -99,6 +99,7 @@ def test_the_best_model_is_returned_of_a_method_that_changes_its_arrays_in_place
     assert fit.iterations == int(fit.model.number[0]) == expected_end(values, limit, patience, 1)[1]
 
 
+@settings(max_examples=30)
 @given(values=VALUES, limit=st.integers(2, 12), patience=st.integers(1, 4), every=st.integers(1, 3), killed=st.integers(1, 11))
 def test_a_fit_that_is_killed_and_resumed_ends_as_one_that_was_not(values, limit, patience, every, killed):
     validation = Validation(scripted(values), Stopping(patience, every))
@@ -116,8 +117,7 @@ def test_a_fit_that_is_killed_and_resumed_ends_as_one_that_was_not(values, limit
 
 
 @pytest.mark.parametrize(
-    "spacing, looks",
-    [(1, [*range(1, 13)]), (5, [1, 2, 4, 5, 10, 12]), (8, [1, 2, 4, 8, 12]), (30, [1, 2, 4, 8, 12])],
+    "spacing, looks", [(1, [*range(1, 13)]), (5, [1, 2, 4, 5, 10, 12]), (8, [1, 2, 4, 8, 12]), (30, [1, 2, 4, 8, 12])]
 )
 def test_evaluations_without_a_given_distance_come_often_at_first(spacing, looks):
     values = [number / 100 for number in range(13)]

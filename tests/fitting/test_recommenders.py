@@ -53,21 +53,13 @@ def autoencoder():
 
 
 @SLICES
-def test_linear_scores_are_history_times_weights(linear, history, items):
-    W = linear.C @ np.diag(linear.beta) + np.diag(linear.alpha)
-    assert_allclose(linear.dense_weights(), W, atol=1e-14)
-    assert_allclose(score(linear, np.arange(6), history, items), (history @ W)[:, items], atol=1e-12)
-
-
-@SLICES
-def test_low_rank_scores_are_history_times_weights(low_rank, history, items):
-    W = low_rank.A @ low_rank.B.T + np.diag(low_rank.alpha)
-    assert_allclose(low_rank.dense_weights(), W, atol=1e-14)
-    assert_allclose(score(low_rank, np.arange(6), history, items), (history @ W)[:, items], atol=1e-12)
-
-
-@SLICES
-def test_factor_scores_are_products_of_the_factors_of_the_users_asked_for(factors, history, items):
+def test_scores_are_history_times_weights_or_products_of_factors(linear, low_rank, factors, history, items):
+    for model, W in (
+        (linear, linear.C @ np.diag(linear.beta) + np.diag(linear.alpha)),
+        (low_rank, low_rank.A @ low_rank.B.T + np.diag(low_rank.alpha)),
+    ):
+        assert_allclose(model.dense_weights(), W, atol=1e-14)
+        assert_allclose(score(model, np.arange(6), history, items), (history @ W)[:, items], atol=1e-12)
     users = np.array([5, 0, 2])
     assert_allclose(score(factors, users, history[users], items), (factors.U[users] @ factors.V.T)[:, items], atol=1e-12)
 
@@ -104,17 +96,8 @@ def test_the_base_is_left_for_the_next_member_of_the_family(form, history, reque
 
 
 def test_a_family_is_one_and_the_same_base(linear, low_rank, factors, autoencoder):
-    assert linear.family == LinearRecommender(linear.C, 2 * linear.beta, linear.alpha).family
-    assert linear.family != LinearRecommender(linear.C.copy(), linear.beta, linear.alpha).family
-    assert low_rank.family == LowRankRecommender(low_rank.A, low_rank.B, -low_rank.alpha).family
-    assert low_rank.family != LowRankRecommender(low_rank.A.copy(), low_rank.B, low_rank.alpha).family
-    assert factors.family == FactorRecommender(factors.U, factors.V).family
-    assert factors.family != FactorRecommender(-factors.U, factors.V).family
-    assert autoencoder.family == dataclasses.replace(autoencoder).family
-    assert autoencoder.family != dataclasses.replace(autoencoder, V=autoencoder.V.copy()).family
-
-
-def test_all_forms_keep_the_protocol(linear, low_rank, factors, autoencoder):
-    for model in (linear, low_rank, factors, autoencoder):
-        assert isinstance(model, Recommender)
-        assert model.n_items == N_ITEMS
+    for model, own, shared in ((linear, "beta", "C"), (low_rank, "alpha", "A"), (factors, "", "U"), (autoencoder, "p1", "V")):
+        assert isinstance(model, Recommender) and model.n_items == N_ITEMS
+        same = dataclasses.replace(model, **({own: 2 * getattr(model, own)} if own else {}))
+        assert same.family == model.family
+        assert dataclasses.replace(model, **{shared: getattr(model, shared).copy()}).family != model.family

@@ -87,13 +87,10 @@ def test_the_update_of_U_minimises_the_lagrangian(state):
     assert_allclose(z, state.Omega * gap, atol=1e-6 * np.abs(z).max())
 
 
-def test_the_update_of_V_minimises_the_lagrangian(state):
-    V = update_V(state.on, state.U, state.on.G_times(state.U), state.beta, state.gamma, state.Omega)
-    assert_minimal(state, "V", V)
-
-
-def test_the_update_of_V_survives_a_U_that_lost_rank(state):
-    state.U[:, 3] = state.U[:, 2]
+@pytest.mark.parametrize("lost_rank", [False, True])
+def test_the_update_of_V_minimises_the_lagrangian(state, lost_rank):
+    if lost_rank:
+        state.U[:, 3] = state.U[:, 2]
     V = update_V(state.on, state.U, state.on.G_times(state.U), state.beta, state.gamma, state.Omega)
     assert np.abs(V).max() < 1e3
     assert_minimal(state, "V", V)
@@ -104,7 +101,7 @@ def test_the_update_of_beta_minimises_the_lagrangian(state):
     assert_minimal(state, "beta", beta)
 
 
-@pytest.mark.parametrize("p, lam", [(0.5, 10.0), (0.3, 50.0), (0.9, 1.0)])
+@pytest.mark.parametrize("p, lam", [(0.5, 10.0), (0.9, 1.0)])
 def test_where_it_ends_beta_is_the_diagonal_and_no_direction_descends(p, lam):
     X = draw(120, 30)
     on = build(X, p, lam)
@@ -132,14 +129,14 @@ def restart(X, Lam, k, seed):
     return end.x.reshape(2, n, k), end.fun
 
 
-@pytest.mark.parametrize("p, lam, k", [(0.5, 10.0, 5), (0.3, 50.0, 8), (0.9, 1.0, 3)])
+@pytest.mark.parametrize("p, lam, k", [(0.5, 10.0, 5), (0.9, 1.0, 3)])
 def test_no_other_road_ends_lower(p, lam, k):
     X = draw(120, 30)
     on = build(X, p, lam)
     start = top_eigenvectors(on, k, 0)
     U, V, *_ = admm(on, start, omega=100.0, iterations=400)
     found = objective(X, on.Lam, U @ V.T)
-    for (_, other), value in (restart(X, on.Lam, k, seed) for seed in range(4)):
+    for (_, other), value in (restart(X, on.Lam, k, seed) for seed in range(2)):
         assert found < 1.002 * value  # local minima lie this close together
         U, V, *_ = admm(on, np.linalg.qr(other)[0], omega=100.0, iterations=400)
         assert objective(X, on.Lam, U @ V.T) < 1.0002 * value  # and from where another road ends, it stays
@@ -150,7 +147,7 @@ def test_no_other_road_ends_lower(p, lam, k):
         assert found < objective(X, on.Lam, (left[:, :k] * s[:k]) @ right[:k])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12)
 @given(X=BINARY, p=st.floats(0.05, 0.9), lam=st.floats(1.0, 100.0))
 def test_of_full_rank_it_is_edlae(X, p, lam):
     X[0, 0] = 1  # an empty matrix is refused

@@ -1,9 +1,12 @@
-"""The part of a cluster that the blocks of a fit run on: all of its nodes, or the nodes that were reserved for one trial."""
+"""The part of a cluster that the blocks of a fit run on: all of its nodes, or the nodes that were reserved for one trial.
+
+Ray chooses the place of a first attempt; a block that is late is sent elsewhere.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import ray
 from ray.util.placement_group import PlacementGroup
@@ -20,23 +23,6 @@ class Place(NamedTuple):
     node: str
 
 
-class Share(Protocol):
-    """Where blocks may run. Ray chooses the place of a first attempt; a block that is late is sent elsewhere."""
-
-    @property
-    def cpus(self) -> int:
-        """Number of processors, at least 1."""
-
-    def places(self) -> list[Place]:
-        """The places with a processor, in an order that does not depend on time."""
-
-    def look(self) -> None:
-        """Look again where late blocks may be sent."""
-
-    def elsewhere(self, index: int, attempt: int) -> Any:
-        """Ray's scheduling strategy for the given attempt, from 1, to run block `index` again."""
-
-
 @dataclass
 class WholeCluster:
     """All alive nodes."""
@@ -45,9 +31,11 @@ class WholeCluster:
 
     @property
     def cpus(self) -> int:
+        """Number of processors, at least 1."""
         return max(1, int(sum(node["Resources"].get("CPU", 0) for node in alive_nodes())))
 
     def places(self) -> list[Place]:
+        """The places with a processor, in an order that does not depend on time."""
         nodes = [node for node in alive_nodes() if node["Resources"].get("CPU", 0) >= 1]
         nodes.sort(key=lambda node: node["NodeManagerAddress"])
         return [
@@ -57,12 +45,13 @@ class WholeCluster:
         ]
 
     def look(self) -> None:
-        """The driver's own node is the first, because it is known to work."""
+        """Look again where late blocks may be sent. The driver's own node is the first, because it is known to work."""
         own = ray.get_runtime_context().get_node_id()
         nodes = [node["NodeID"] for node in alive_nodes() if node["Resources"].get("CPU")]
         self._nodes = sorted(nodes, key=lambda node: node != own) or [own]
 
     def elsewhere(self, index: int, attempt: int) -> NodeAffinitySchedulingStrategy:
+        """Ray's scheduling strategy for the given attempt, from 1, to run block `index` again."""
         if not self._nodes:
             self.look()
         first, *rest = self._nodes
@@ -106,3 +95,6 @@ class TrialShare:
 
     def _in_bundle(self, index: int) -> PlacementGroupSchedulingStrategy:
         return PlacementGroupSchedulingStrategy(self.group, index, placement_group_capture_child_tasks=True)
+
+
+Share = WholeCluster | TrialShare

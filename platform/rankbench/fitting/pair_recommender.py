@@ -18,19 +18,21 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.fitting.recommenders import Recommender
+from rankbench.fitting.recommenders import ArrayRecommender
 
 TILE = 512  # items at once: two layers of 64 float32 each take 256 KB, and stay in a core's second cache
 
 
 @dataclass(frozen=True)
-class PairRecommender(Recommender):
+class PairRecommender(ArrayRecommender):
     """The arrays of the formula above, of one dtype, float32 or float64.
 
     A (n_users, h_1), with the bias of the first layer; C (n_items, h_1); U (n_users, d); V (n_items, d); mix (d, h_1); direct
     (d,). `network` is flat: W_l (h_{l−1}, h_l) and b_l (h_l,) for l = 2 to L, then h (h_L,) and b. `widths` (L,) int64 are
     h_1, ..., h_L. A matrix `mix` or `direct` of zeros costs nothing. Raises ValueError if the shapes do not fit.
     """
+
+    SHARED = ("A", "U", "V", "mix", "direct", "network", "widths", "C")
 
     A: np.ndarray
     C: np.ndarray
@@ -76,18 +78,6 @@ class PairRecommender(Recommender):
         widths = np.array([A.shape[1], *(len(b) for _, b in layers)], np.int64)
         return cls(A, C, U, V, mix, direct, network, widths)
 
-    @property
-    def n_items(self) -> int:
-        return len(self.C)
-
-    @property
-    def family(self) -> int:
-        return hash(tuple(map(id, vars(self).values())))
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.C.dtype
-
     def layers(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(W_l, b_l) for l = 2 to L."""
         at, widths = 0, self.widths.tolist()
@@ -122,15 +112,10 @@ class PairRecommender(Recommender):
                     _parts(C, self.A[user], z[0])
                 for below, above, (W, b) in zip(z, z[1:], layers, strict=False):
                     np.matmul(below, W, out=above)
-                    _add_bias(above, b)
+                    _parts(above, b, above)
                 _weighted_sums(z[-1], output, bias, scores)
                 if adds:
                     scores += V @ (self.U[user] * self.direct)
-        return out
-
-    def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        if out is not base:
-            out[:] = base
         return out
 
 
@@ -150,21 +135,11 @@ def _add_parts(z: np.ndarray, C: np.ndarray, a: np.ndarray) -> None:
 
 @numba.njit(nogil=True, cache=True)
 def _parts(C: np.ndarray, a: np.ndarray, z: np.ndarray) -> None:
-    """z = ReLU(C + a)."""
+    """z = ReLU(C + a); z may be C itself."""
     zero = z.dtype.type(0)
     for i in range(z.shape[0]):
         for k in range(z.shape[1]):
             x = C[i, k] + a[k]
-            z[i, k] = zero if x < zero else x
-
-
-@numba.njit(nogil=True, cache=True)
-def _add_bias(z: np.ndarray, b: np.ndarray) -> None:
-    """z = ReLU(z + b)."""
-    zero = z.dtype.type(0)
-    for i in range(z.shape[0]):
-        for k in range(z.shape[1]):
-            x = z[i, k] + b[k]
             z[i, k] = zero if x < zero else x
 
 

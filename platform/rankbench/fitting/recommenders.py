@@ -6,7 +6,7 @@ They consist only of arrays, so that they are easily saved, sent to workers and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numba
 import numpy as np
@@ -38,7 +38,30 @@ class Recommender(Protocol):
         """Write the costly part of the scores, shared within a family, to `out` (m, len(items)) of `dtype` and return it."""
 
     def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        """Write the scores computed from `base` to `out` (m, len(items)), which may be `base` itself, and return it."""
+        """Write the scores computed from `base` to `out` (m, len(items)), which may be `base` itself, and return it. They are
+        `base`, if nothing has to be computed.
+        """
+        if out is not base:
+            out[:] = base
+        return out
+
+
+class ArrayRecommender(Recommender):
+    """A model of arrays. Models of one family share the arrays named `SHARED`, of which the last has a row for each item."""
+
+    SHARED: ClassVar[tuple[str, ...]]
+
+    @property
+    def n_items(self) -> int:
+        return len(getattr(self, self.SHARED[-1]))
+
+    @property
+    def family(self) -> int:
+        return hash(tuple(id(getattr(self, name)) for name in self.SHARED))
+
+    @property
+    def dtype(self) -> np.dtype:
+        return getattr(self, self.SHARED[-1]).dtype
 
 
 def score(model: Recommender, users: np.ndarray, history: sp.csr_array, items: slice) -> np.ndarray:
@@ -50,12 +73,14 @@ def score(model: Recommender, users: np.ndarray, history: sp.csr_array, items: s
 
 
 @dataclass(frozen=True)
-class LinearRecommender(Recommender):
+class LinearRecommender(ArrayRecommender):
     """Item-item weights W = C diag(beta) + diag(alpha), never computed explicitly; scores are history @ W.
 
     C: (n_items, n_items) symmetric, float32 or float64; beta, alpha: (n_items,) float64. All closed forms of one
     regularised Gram share C and differ in the two vectors (Moon et al., DEQL, collapsed: W_i = beta_i C_i + alpha_i e_i).
     """
+
+    SHARED = ("C",)
 
     C: np.ndarray
     beta: np.ndarray
@@ -64,14 +89,6 @@ class LinearRecommender(Recommender):
     @property
     def n_items(self) -> int:
         return len(self.beta)
-
-    @property
-    def family(self) -> int:
-        return id(self.C)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.C.dtype
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         start, _, _ = items.indices(self.n_items)
@@ -90,39 +107,26 @@ class LinearRecommender(Recommender):
 
 
 @dataclass(frozen=True)
-class FactorRecommender(Recommender):
+class FactorRecommender(ArrayRecommender):
     """Embeddings: U (n_users, embedding_dim), V (n_items, embedding_dim); the score is U[u] · V[i]."""
+
+    SHARED = ("U", "V")
 
     U: np.ndarray
     V: np.ndarray
 
-    @property
-    def n_items(self) -> int:
-        return len(self.V)
-
-    @property
-    def family(self) -> int:
-        return hash((id(self.U), id(self.V)))
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.V.dtype
-
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         return np.matmul(self.U[users], self.V[items].T, out=out)
 
-    def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        if out is not base:
-            out[:] = base
-        return out
-
 
 @dataclass(frozen=True)
-class LowRankRecommender(Recommender):
+class LowRankRecommender(ArrayRecommender):
     """Item-item weights W = A Bᵀ + diag(alpha), never computed explicitly; scores are history @ W.
 
     A, B: (n_items, k) of the same dtype; alpha: (n_items,) float64. The model has no users, so it can score any history.
     """
+
+    SHARED = ("A", "B")
 
     A: np.ndarray
     B: np.ndarray
@@ -131,14 +135,6 @@ class LowRankRecommender(Recommender):
     @property
     def n_items(self) -> int:
         return len(self.alpha)
-
-    @property
-    def family(self) -> int:
-        return hash((id(self.A), id(self.B)))
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.B.dtype
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         profile = np.empty((history.shape[0], self.A.shape[1]), self.A.dtype)
@@ -157,7 +153,7 @@ class LowRankRecommender(Recommender):
 
 
 @dataclass(frozen=True)
-class AutoencoderRecommender(Recommender):
+class AutoencoderRecommender(ArrayRecommender):
     """An encoder of histories and a decoder, as MultiVAE has them (Liang et al., WWW 2018), without noise and dropout.
 
     The scores of a history x are [g, 1] · V_i with g = tanh((h Q2 + q2) P1 + p1) and h = tanh(x / ‖x‖ Q1 + q1). Shapes: Q1
@@ -165,6 +161,8 @@ class AutoencoderRecommender(Recommender):
     the items. All have the same dtype. The model has no users, so it can score any history. Raises ValueError if V has another
     width.
     """
+
+    SHARED = ("Q1", "V")
 
     Q1: np.ndarray
     q1: np.ndarray
@@ -177,18 +175,6 @@ class AutoencoderRecommender(Recommender):
     def __post_init__(self) -> None:
         if self.V.shape[-1] != self.p1.shape[-1] + 1:
             raise ValueError(f"V has {self.V.shape[-1]} columns, expected one more than the {self.p1.shape[-1]} of p1")
-
-    @property
-    def n_items(self) -> int:
-        return len(self.V)
-
-    @property
-    def family(self) -> int:
-        return hash((id(self.Q1), id(self.V)))
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.V.dtype
 
     def fold(self, users: np.ndarray, history: sp.csr_array) -> FactorRecommender:
         """The model with the vectors [g, 1] of `users` (m,), whose interactions are `history` (m, n_items)."""
@@ -209,11 +195,6 @@ class AutoencoderRecommender(Recommender):
 
     def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
         return self.fold(users, history).base(users, history, items, out)
-
-    def finish(self, base: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
-        if out is not base:
-            out[:] = base
-        return out
 
 
 # Both kernels are serial: callers run blocks of users in parallel threads, and the kernels release the GIL.

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from rankbench.core.errors import StorageError
 from rankbench.fitting.flow import change, threads_per_task, use
@@ -32,7 +32,9 @@ from rankbench.fitting.flow import change, threads_per_task, use
 
 @dataclass(frozen=True)
 class Cost:
-    """Floating-point operations, which take as long as `work` of them in a matrix product, in `parts` equal parts that may run
+    """What a function costs: its method `cost` tells it, called with the arguments of the function apart from arrays.
+
+    Floating-point operations, which take as long as `work` of them in a matrix product, in `parts` equal parts that may run
     in parallel; pairs of items counted; bytes that are read or written on the disk that all nodes share; and bytes of each
     array that is made.
     """
@@ -43,14 +45,6 @@ class Cost:
     pairs: float = 0.0
     disk: float = 0.0
     array: float = 0.0
-
-
-class Costly(Protocol):
-    """A function that tells its cost; `arguments` are those that it is called with, apart from arrays."""
-
-    def __call__(self, *arguments: Any) -> Any: ...
-
-    def cost(self, *arguments: Any) -> Cost: ...
 
 
 @dataclass(frozen=True)
@@ -266,6 +260,6 @@ def _cost_of(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Co
         flops, work = sum(cost.flops for cost in costs), sum(cost.work for cost in costs)
         return Cost(flops, work, min(cost.parts for cost in costs)), array.n_bytes
     if function is use:
-        return cast(Costly, arguments[0]).cost(), 0.0
-    cost = cast(Costly, function).cost(*arguments)
+        return arguments[0].cost(), 0.0
+    cost = cast(Any, function).cost(*arguments)
     return cost, cost.array

@@ -21,17 +21,7 @@ from rankbench.core.devices import compiled
 from rankbench.kernels import score_tiles as tiles
 from rankbench.kernels.parallel import in_parallel
 from rankbench.kernels.rows import padded
-from rankbench.kernels.score_tiles import (
-    EXP,
-    FAR,
-    ITEMS,
-    RELU,
-    SIGMOID,
-    SIGMOID_POWER,
-    SOFTPLUS,
-    SOFTPLUS_OF_SIGMOID,
-    USERS,
-)
+from rankbench.kernels.score_tiles import EXP, FAR, ITEMS, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS, SOFTPLUS_OF_SIGMOID, USERS
 
 PART = 1 << 22  # scores that PyTorch holds at once
 _KEPT = 1 << 28  # bytes of slopes that are kept for the backward pass; beyond, they are computed twice

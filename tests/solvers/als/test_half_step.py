@@ -11,7 +11,6 @@ from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als import half_step as module
 from rankbench.solvers.als import reference
-from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.half_step import Coefficients, HalfStep, moments, of_users
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 
@@ -29,7 +28,7 @@ def coefficients(n_rows, n_cols, rng, weighted=True, columns=True):
     return Coefficients(*own, *of_columns)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10**6),
     shape=st.tuples(st.integers(1, 50), st.integers(1, 80)),
@@ -77,44 +76,7 @@ def test_blocks_hold_every_row_once_and_about_the_same_work():
     assert len(work) >= 8 and max(work) < 2 * min(work)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_gradient_steps_come_to_the_exact_solution(dtype):
-    rng = np.random.default_rng(3)
-    K, n_rows, n_cols = 256, 40, 900
-    X = rows(n_rows, n_cols, rng)[::-1]
-    Y = np.vstack([rng.normal(size=(n_cols, K)), np.zeros((1, K))]).astype(dtype)
-    w0, w1, t0, t1, reg = (rng.random(n_rows).astype(dtype) + dtype(0.1) for _ in range(5))
-    ratio, spectrum, h = rng.random(n_cols).astype(dtype), rng.random(K).astype(dtype), rng.random(K).astype(dtype)
-    arrays = (X.indptr.astype(np.int64), X.indices.astype(np.int32), w0, w1, t0, t1, reg, Y, ratio, spectrum, h, dtype(1e-12))
-    R, y = X.toarray(), Y[:-1].astype(float)
-    exact = np.stack([
-        np.linalg.solve(
-            np.diag(w0[r] * spectrum + reg[r]) + w1[r] ** 2.0 * y.T @ (R[r][:, None] * y),
-            t0[r] * h + w1[r] * t1[r] * y.T @ (R[r] * ratio),
-        )
-        for r in range(n_rows)
-    ])  # fmt: skip
-    distances = []
-    for steps in (1, 2, 3, 4):
-        assert steps_are_cheaper(n_cols // 2, K, steps)
-        x = rng.normal(size=(n_rows, K)).astype(dtype)
-        solve_gradients(*arrays, steps, x)
-        # In the norm of the system conjugate gradients come closer with every step.
-        apart = x - exact
-        quadratic = ((w0[:, None] * spectrum + reg[:, None]) * apart**2).sum(1) + w1**2 * (R * (apart @ y.T) ** 2).sum(1)
-        distances.append(quadratic.sum())
-    assert (np.diff(distances) < 0).all()
-    again = rng.normal(size=(n_rows, K)).astype(dtype)
-    for _ in range(100):
-        solve_gradients(*arrays, 4, again)
-    # Where a row has not many more interactions than dimensions, its system is too stretched to be reached in so few steps.
-    settled = np.diff(X.indptr) > 2 * K
-    assert settled.sum() > 10
-    again, exact = again[settled], exact[settled]
-    assert_allclose(again, exact, atol=(1e-8 if dtype == np.float64 else 5e-3) * np.abs(exact).max())
-
-
-@pytest.mark.parametrize("smallest", [0.1, 0.01, 0.003])
+@pytest.mark.parametrize("smallest", [0.1, 0.003])
 def test_directions_that_only_the_rows_items_determine_are_kept_in_single_precision(smallest):
     """Singular values of Y from 1 to `smallest`, and next to no ridge: the Gram has few digits of the last ones."""
     rng, n_rows, n_cols, dim = np.random.default_rng(0), 60, 200, 32

@@ -134,22 +134,6 @@ def test_a_half_step_is_the_dense_solution(method, values, dim):
 
 
 @EVERY_CASE
-def test_no_direction_leads_down_from_a_half_steps_solution(method, values):
-    R, rng = matrix(), np.random.default_rng(4)
-    model = oracle(R, method, values)
-    users, items = half_steps(R, loss_of(R, method, values), 3)
-    P, Q = rng.normal(size=(len(R), 3)), rng.normal(size=(R.shape[1], 3))
-    best_P, best_Q = users.solve(Q), items.solve(P)
-    step = 1e-5
-    for _ in range(5):
-        D, E = rng.normal(size=P.shape), rng.normal(size=Q.shape)
-        slope_P = (dense.value(model, best_P + step * D, Q) - dense.value(model, best_P - step * D, Q)) / (2 * step)
-        slope_Q = (dense.value(model, P, best_Q + step * E) - dense.value(model, P, best_Q - step * E)) / (2 * step)
-        scale = abs(dense.value(model, P, Q)) + 1
-        assert abs(slope_P) < 1e-7 * scale and abs(slope_Q) < 1e-7 * scale
-
-
-@EVERY_CASE
 def test_a_fit_is_the_same_iterations_over_dense_matrices(method, values):
     R = matrix()
     model = oracle(R, method, values)
@@ -164,7 +148,7 @@ def test_a_fit_is_the_same_iterations_over_dense_matrices(method, values):
     assert_allclose(found.V, Q, rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     case=st.sampled_from([*CASES, ("rgx", {"lam": 0.05})]),
     seed=st.integers(0, 10**6),
@@ -230,19 +214,6 @@ def test_debiased_ials_with_one_c_is_ials_at_another_alpha():
     Q = rng.normal(size=(R.shape[1], 4))
     one, other = (half_steps(R, each, 4)[0].solve(Q) for each in (debiased, kept))
     assert_allclose(one, other / (1 - alpha0), rtol=1e-9, atol=1e-12)
-
-
-def test_special_cases_meet():
-    R = matrix()
-    for one, other in [
-        (("rg-authors", {"lam": 0.1, "alpha": 0.0}), ("rg2", {"lam": 0.1})),
-        (("rg-authors", {"lam": 0.1, "alpha": 0.0, "beta": 0.2}), ("rgx-paper", {"lam": 0.1, "beta": 0.2})),
-        (("rgx-paper", {"lam": 0.1, "beta": 0.0}), ("rg2", {"lam": 0.1})),
-        (("rg2-sampled", {"lam": 0.1, "n_negatives": R.shape[1] - 1}), ("rg2", {"lam": 0.1})),
-        (("debiased-ials", {"alpha0": 1e-12, "lam": 0.1}), ("ials", {"alpha0": 1e-12, "lam": 0.1})),
-    ]:
-        a, b = fit(R, *one), fit(R, *other)
-        assert_allclose(a.U @ a.V.T, b.U @ b.V.T, rtol=1e-6, atol=1e-7), (one, other)
 
 
 def test_rows_without_interactions():

@@ -53,7 +53,7 @@ def stepped(A, b, x, steps, diagonal):
     return x
 
 
-@pytest.mark.parametrize(("K", "size"), [(16, 16), (48, 16), (48, 32), (64, 16), (80, 64), (80, 128)])
+@pytest.mark.parametrize(("K", "size"), [(16, 16), (48, 32), (64, 16), (80, 128)])
 @pytest.mark.parametrize(("dtype", "apart"), [(np.float64, 1e-10), (np.float32, 2e-4)])
 def test_a_sweep_is_that_of_the_definition(K, size, dtype, apart):
     shared, x, systems, rights = problem(0, 40, 90, K, dtype)
@@ -62,7 +62,7 @@ def test_a_sweep_is_that_of_the_definition(K, size, dtype, apart):
     assert_allclose(x, expected, atol=apart * np.abs(expected).max(), rtol=0)
 
 
-@pytest.mark.parametrize("K", [16, 48, 64, 208])
+@pytest.mark.parametrize("K", [16, 208])
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_steps_are_those_of_the_textbook(K, steps):
     shared, x, systems, rights = problem(1, 40, 90, K)
@@ -73,32 +73,10 @@ def test_steps_are_those_of_the_textbook(K, steps):
     assert_allclose(x, expected, atol=1e-10 * np.abs(expected).max(), rtol=0)
 
 
-@settings(max_examples=15)
-@given(seed=st.integers(0, 10**6), n_rows=st.integers(1, 40), K=st.sampled_from([16, 32, 80]))
-def test_one_subspace_of_all_dimensions_is_the_exact_solution(seed, n_rows, K):
-    shared, x, systems, rights = problem(seed, n_rows, 60, K)
-    solve_subspaces(*shared, K, x)
-    assert_allclose(x, [np.linalg.solve(A, b) for A, b in zip(systems, rights, strict=True)], rtol=1e-7, atol=1e-9)
-
-
-@settings(max_examples=15)
-@given(seed=st.integers(0, 10**6), K=st.sampled_from([16, 48, 80]), size=st.sampled_from([16, 32]))
-def test_no_row_moves_away_from_its_minimum(seed, K, size):
-    shared, x, systems, rights = problem(seed, 30, 60, K)
-
-    def losses(solve, effort):
-        result = x.copy()
-        solve(*shared, effort, result)
-        return np.array([u @ A @ u - 2 * b @ u for A, b, u in zip(systems, rights, result, strict=True)])
-
-    before = losses(lambda *_: None, 0)
-    for after in (losses(solve_subspaces, size), losses(solve_gradients, 1), losses(solve_gradients, 3)):
-        assert (after <= before + 1e-9 * (1 + np.abs(before))).all()
-
-
-@settings(max_examples=6)
-@given(seed=st.integers(0, 10**6), dim=st.sampled_from([16, 40, 64, 100]), columns=st.booleans(), single=st.booleans())
-def test_repeated_half_steps_come_to_the_exact_solution(seed, dim, columns, single):
+@pytest.mark.parametrize(("solver", "effort"), [("subspace", 16), ("cg", 4)])
+@settings(max_examples=4)
+@given(seed=st.integers(0, 10**6), dim=st.sampled_from([16, 40, 100]), columns=st.booleans(), single=st.booleans())
+def test_repeated_half_steps_come_to_the_exact_solution(solver, effort, seed, dim, columns, single):
     """Also where the dimension is no multiple of a vector's, and where rows of different lengths have different solvers."""
     rng = np.random.default_rng(seed)
     n_rows, n_cols = 32, 400
@@ -108,9 +86,9 @@ def test_repeated_half_steps_come_to_the_exact_solution(seed, dim, columns, sing
     dtype = np.float32 if single else np.float64
     Y, x = rng.normal(size=(n_cols, dim)), rng.normal(size=(n_rows, dim)).astype(dtype)
     expected = reference.half_step(X, on, Y)
-    step = HalfStep(X, on, dim, dtype, "subspace", ThreadMap(1))
+    step = HalfStep(X, on, dim, dtype, solver, ThreadMap(1))
     for _ in range(40):
-        x = step.solve(Y.astype(dtype), x, 16)
+        x = step.solve(Y.astype(dtype), x, effort)
     assert_allclose(x, expected, atol=(2e-3 if single else 1e-6) * (1 + np.abs(expected).max()), rtol=0)
 
 

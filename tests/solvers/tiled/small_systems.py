@@ -1,4 +1,4 @@
-"""Small 0/1 data for the inverse by tiles."""
+"""Small 0/1 data for the inverse by tiles, and the shifted Gram by its definition, dense in float64."""
 
 import time
 
@@ -17,6 +17,13 @@ def some_data(n_users, n_items, density=0.3, seed=0):
     if n_items > 2:
         dense[:, rng.integers(n_items)] = False
     return sp.csr_array(dense.astype(np.float32))
+
+
+def shifted_gram(X, shift):
+    """G + odds · diag(G) + ridge · I for G = XᵀX, with 1 on the diagonal of an item without interactions."""
+    dense = X.toarray().astype(np.float64)
+    counts = dense.sum(axis=0)
+    return dense.T @ dense + np.diag(shift.odds * counts + shift.ridge + (counts == 0))
 
 
 def slowly(done: int, total: int) -> None:

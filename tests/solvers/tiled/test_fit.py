@@ -62,12 +62,9 @@ def test_a_model_goes_to_another_process_by_its_folder(tmp_path):
     assert_array_equal(score(pickle.loads(data), USERS, X, slice(None)), score(model, USERS, X, slice(None)))
 
 
-def test_different_systems_cannot_share(tmp_path):
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_the_dense_fit_refuses_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="2 different systems"):
         fit_tiled(some_data(9, 4), members([("ease", {"lam": 1.0}), ("ease", {"lam": 2.0})]), tmp_path, PLENTY)
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_column_that_is_not_finite_is_named(tmp_path):
     with pytest.raises(NumericalError, match="ease: column 0 is not finite"):
         fit_tiled(sp.csr_array(np.eye(2, dtype=np.float32)), members([("ease", {"lam": 1e39})]), tmp_path, PLENTY)

@@ -5,13 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from small_systems import some_data
+from small_systems import shifted_gram, some_data
 
 from rankbench.core.errors import ConfigError
 from rankbench.data.blocks import gram as dense_gram
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.shared import inverse
-from rankbench.solvers.tiled import reference
 from rankbench.solvers.tiled.gram import ENTRY, ShiftedGram
 from rankbench.solvers.tiled.grid import Grid
 
@@ -31,7 +30,7 @@ def test_a_column_of_tiles_is_that_of_the_matrix(n, tile, dtype, entries, ridge,
     # From memory for one item at a time to memory for all.
     workspace = np.empty(gram.least_workspace + entries * ENTRY, np.uint8)
     expected = inverse(dense_gram(X, dtype), shift, invert=lambda A, progress: A)
-    assert_allclose(expected, reference.shifted_gram(X, shift), rtol=1e-6)
+    assert_allclose(expected, shifted_gram(X, shift), rtol=1e-6)
     for k in range(grid.n_blocks):
         panel = np.full((grid.n_blocks - k, grid.tile**2), np.nan, dtype)
         gram.column(k, grid, panel, workspace)

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from small_systems import SHIFT, slowly, some_data
+from small_systems import SHIFT, shifted_gram, slowly, some_data
 
 from rankbench.core.errors import ConfigError, NumericalError, StorageError
 from rankbench.data.blocks import gram
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.shared import inverse
-from rankbench.solvers.tiled import reference
 from rankbench.solvers.tiled.grid import RESERVE, SMALLEST, choose_grid
 from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.solvers.tiled.matrix import TiledMatrix
@@ -31,6 +30,10 @@ pytestmark = pytest.mark.usefixtures("unflushed")
 
 PLENTY = 10**9
 FLOAT = np.dtype(np.float64)
+
+
+def expected_inverse(X, shift=SHIFT):
+    return np.linalg.inv(shifted_gram(X, shift))
 
 
 @pytest.fixture(scope="module")
@@ -45,27 +48,31 @@ def folder(tmp_path_factory):
     density=st.floats(0, 1),
     odds=st.floats(0, 9),
     ridge=st.floats(0.1, 100),
+    ends=st.tuples(st.integers(0, 24), st.integers(0, 24)),
     seed=st.integers(0, 2**32 - 1),
 )
-@example(n=1, tile=1, density=0.5, odds=0.0, ridge=1.0, seed=0)
-@example(n=6, tile=1, density=0.5, odds=0.0, ridge=1.0, seed=0)
-@example(n=12, tile=6, density=0.5, odds=0.0, ridge=1.0, seed=0)
-@example(n=13, tile=6, density=0.5, odds=0.0, ridge=1.0, seed=0)
-def test_it_is_the_inverse(folder, n, tile, density, odds, ridge, seed):
+@settings(max_examples=50)
+@example(n=1, tile=1, density=0.5, odds=0.0, ridge=1.0, ends=(0, 1), seed=0)
+@example(n=6, tile=1, density=0.5, odds=0.0, ridge=1.0, ends=(0, 6), seed=0)
+@example(n=12, tile=6, density=0.5, odds=0.0, ridge=1.0, ends=(0, 12), seed=0)
+@example(n=13, tile=6, density=0.5, odds=0.0, ridge=1.0, ends=(0, 13), seed=0)
+def test_it_is_the_inverse_and_any_of_its_columns(folder, n, tile, density, odds, ridge, ends, seed):
     X = some_data(30, n, density, seed)
     C = tiled_inverse(X, Shift(odds, ridge), folder, PLENTY, np.float64, tile=tile)
     inverted = C.columns(0, n)
-    expected = reference.inverse(X, Shift(odds, ridge))
+    expected = expected_inverse(X, Shift(odds, ridge))
     assert_allclose(inverted, expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max())
     assert_array_equal(inverted, inverted.T)
     assert_array_equal(C.diagonal(), np.diagonal(inverted))
+    start, stop = (min(end, n) for end in sorted(ends))
+    found = C.columns(start, stop)
+    assert_array_equal(found, inverted[:, start:stop])
+    assert found.flags.c_contiguous
 
 
-@pytest.mark.parametrize("ridge", [10.0, 0.01])
-def test_float32_is_as_accurate_as_the_dense_inverse(tmp_path, ridge):
-    X = some_data(1500, 700, seed=1)
-    shift = Shift(0.0, ridge)
-    expected = reference.inverse(X, shift)
+def test_float32_is_as_accurate_as_the_dense_inverse(tmp_path):
+    X, shift = some_data(1500, 700, seed=1), Shift(0.0, 0.01)
+    expected = expected_inverse(X, shift)
 
     def error(found):
         return np.linalg.norm(found - expected) / np.linalg.norm(expected)
@@ -75,20 +82,11 @@ def test_float32_is_as_accurate_as_the_dense_inverse(tmp_path, ridge):
     assert error(tiled) < 1.5 * error(inverse(gram(X), shift)) + 1e-7
 
 
-@given(n=st.integers(1, 18), tile=st.integers(1, 19), ends=st.tuples(st.integers(0, 18), st.integers(0, 18)))
-def test_any_block_of_columns_is_that_of_the_matrix(folder, n, tile, ends):
-    start, stop = (min(end, n) for end in sorted(ends))
-    C = tiled_inverse(some_data(20, n), SHIFT, folder, PLENTY, tile=tile)
-    found = C.columns(start, stop)
-    assert_array_equal(found, C.columns(0, n)[:, start:stop])
-    assert found.flags.c_contiguous
-
-
-@pytest.mark.parametrize("tile", [1, 4, 6, 17, 30])
+@pytest.mark.parametrize("tile", [1, 6, 30])
 def test_a_system_that_is_not_positive_definite_is_refused_by_its_row(tmp_path, tile):
     X = some_data(60, 30, density=0.5, seed=2)
     shift = Shift(0.0, -4.0)
-    A = reference.shifted_gram(X, shift)
+    A = shifted_gram(X, shift)
     minors = [np.linalg.eigvalsh(A[: row + 1, : row + 1])[0] for row in range(30)]
     row = next(row for row, least in enumerate(minors) if least < 0)
     assert 0 < row < 29
@@ -97,35 +95,21 @@ def test_a_system_that_is_not_positive_definite_is_refused_by_its_row(tmp_path, 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_who_comes_second_leaves_the_tiles_of_the_first_alone(tmp_path, resume):
-    X, refused = some_data(20, 12), []
+def test_who_comes_second_leaves_the_tiles_of_the_first_alone(tmp_path, monkeypatch):
+    """Before the first panel is finished, and after each."""
+    X, replace, refused = some_data(20, 12), TileFile.replace, []
 
-    def come_second(done, total):
-        for memory in (PLENTY, 1):
+    def come_second(*_):
+        for memory, resume in ((PLENTY, False), (PLENTY, True), (1, False)):
             with pytest.raises(StorageError, match=r"another process writes tiles there|MB of memory") as error:
                 tiled_inverse(X, SHIFT, tmp_path, memory, np.float64, tile=5, resume=resume)
             refused.append(str(error.value))
-
-    C = tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5, progress=come_second)
-    assert_allclose(C.columns(0, 12), reference.inverse(X, SHIFT), rtol=1e-10, atol=1e-12)
-    assert any("another process" in each for each in refused)
-
-
-def test_who_comes_before_the_first_panel_is_finished_does_no_harm_either(tmp_path, monkeypatch):
-    X, replace, refused = some_data(20, 12), TileFile.replace, []
-
-    def come_second(store, tiles):
-        with pytest.raises(StorageError, match="another process writes tiles there") as error:
-            tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5)
-        refused.append(error)
         assert (tmp_path / TILES).exists() and (tmp_path / LOCK).exists()
-        replace(store, tiles)
 
-    monkeypatch.setattr(TileFile, "replace", come_second)
-    C = tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5)
-    assert_allclose(C.columns(0, 12), reference.inverse(X, SHIFT), rtol=1e-10, atol=1e-12)
-    assert len(refused) == 9
+    monkeypatch.setattr(TileFile, "replace", lambda store, tiles: come_second() or replace(store, tiles))
+    C = tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5, progress=come_second)
+    assert_allclose(C.columns(0, 12), expected_inverse(X), rtol=1e-10, atol=1e-12)
+    assert sum("another process" in each for each in refused) >= 2 * 9
 
 
 def test_what_has_no_finished_panel_leaves_nothing(tmp_path):
@@ -188,21 +172,13 @@ def test_an_unfinished_matrix_cannot_be_read_and_another_system_is_not_gone_on_w
         tiled_inverse(X, SHIFT, tmp_path, 1, resume=True)
     resumed = tiled_inverse(X, SHIFT, tmp_path, PLENTY, resume=True)
     assert resumed.tile == 5
-    assert_allclose(resumed.columns(0, 12), reference.inverse(X, SHIFT), rtol=1e-4, atol=1e-5)
-
-
-def test_a_file_that_was_cut_is_told(tmp_path):
-    X = some_data(20, 12)
-    tiled_inverse(X, SHIFT, tmp_path, PLENTY, tile=5)
-    os.truncate(tmp_path / TILES, 100)
-    with pytest.raises(StorageError, match=r"tiles\.bin: shorter than it should be"):
-        TiledMatrix(tmp_path).columns(0, 12)
+    assert_allclose(resumed.columns(0, 12), expected_inverse(X), rtol=1e-4, atol=1e-5)
 
 
 def test_resume_with_nothing_to_go_on_from_begins(tmp_path):
     X = some_data(20, 12)
     C = tiled_inverse(X, SHIFT, tmp_path / "new", PLENTY, np.float64, resume=True)
-    assert_allclose(C.columns(0, 12), reference.inverse(X, SHIFT), rtol=1e-10, atol=1e-12)
+    assert_allclose(C.columns(0, 12), expected_inverse(X), rtol=1e-10, atol=1e-12)
     before = (tmp_path / "new" / TILES).stat().st_mtime_ns
     tiled_inverse(X, SHIFT, tmp_path / "new", PLENTY, np.float64, resume=True)
     assert (tmp_path / "new" / TILES).stat().st_mtime_ns == before
@@ -220,16 +196,12 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(tmp_path, 
         process.start()
         return process
 
-    whole = start(tmp_path / "whole", resume=False)
-    whole.join(120)
-    assert whole.exitcode == 0
-    expected = TiledMatrix(tmp_path / "whole").columns(0, 300)
-
+    expected = tiled_inverse(X, SHIFT, tmp_path / "whole", PLENTY, tile=tile).columns(0, 300)
     folder, killed = tmp_path / "killed", 0
-    for attempt in range(6):
+    for attempt in range(5):
         before = state_of(folder)
         process = start(folder, resume=True)
-        if attempt < 5:
+        if attempt < 4:
             # It has gone on from where the last one ended; then at any moment of the next panels.
             while process.is_alive() and state_of(folder) == before:
                 time.sleep(0.001)

@@ -92,14 +92,6 @@ def test_short_reads_and_writes_are_gone_on_with(tmp_path):
         check(store, 1)
 
 
-def test_a_file_that_was_cut_is_named(tmp_path):
-    store = TileFile.create(tmp_path, GRID, PROBLEM)
-    store.replace(contents(0).items())
-    os.truncate(tmp_path / TILES, 0)
-    with pytest.raises(StorageError, match=r"tiles\.bin: shorter than it should be"):
-        store.read((0, 0), np.empty(9))
-
-
 def test_a_disk_that_is_too_small_is_told_in_gigabytes_and_nothing_is_left(tmp_path):
     huge = Grid(10_000_000, 100_000, FLOAT)
     with pytest.raises(StorageError, match=r"tiles\.bin: the tiles need 412000\.0 GB of disk, [0-9.]+ GB are free"):
@@ -146,14 +138,14 @@ def test_who_reads_a_matrix_keeps_it_when_another_takes_its_place(tmp_path):
     check(reader, 1)
 
 
-def test_tiles_that_are_gone_are_named(tmp_path):
-    TileFile.create(tmp_path, GRID, PROBLEM).replace(contents(0).items())
+def test_tiles_that_are_cut_or_gone_are_named(tmp_path):
+    store = TileFile.create(tmp_path, GRID, PROBLEM)
+    store.replace(contents(0).items())
+    state = json.loads((tmp_path / STATE).read_text(encoding="utf-8"))
+    assert (state["problem"], state["tile"], state["finished"]) == (PROBLEM, 3, 1)
+    os.truncate(tmp_path / TILES, 0)
+    with pytest.raises(StorageError, match=r"tiles\.bin: shorter than it should be"):
+        store.read((0, 0), np.empty(9))
     (tmp_path / TILES).unlink()
     with pytest.raises(StorageError, match=r"tiles\.bin: the tiles are missing"):
         TileFile.open(tmp_path)
-
-
-def test_the_state_is_plain_json(tmp_path):
-    TileFile.create(tmp_path, GRID, PROBLEM).replace(contents(0).items())
-    state = json.loads((tmp_path / STATE).read_text(encoding="utf-8"))
-    assert (state["problem"], state["tile"], state["finished"]) == (PROBLEM, 3, 1)

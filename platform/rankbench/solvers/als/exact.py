@@ -20,6 +20,7 @@ from rankbench.solvers.als.simd import (
     TILE,
     add_dot,
     add_product,
+    combine,
     factor_tile,
     gather_transposed,
     prefetch,
@@ -28,8 +29,6 @@ from rankbench.solvers.als.simd import (
     subtract_dot,
     subtract_dots,
     subtract_product,
-    weigh_four,
-    weigh_one,
 )
 
 CHUNK = LANES  # dimensions, or interactions, that are transposed and multiplied at a time
@@ -66,6 +65,7 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
     own = np.empty((5, LANES), Y.dtype)
     offsets = np.empty(longest * LANES, np.int64)
     tau = np.empty(longest * LANES, Y.dtype)
+    places, weights = np.empty(K, np.int64), np.empty(K, Y.dtype)
     for first in range(0, n_rows, LANES):
         m = 0
         for lane in range(LANES):
@@ -83,8 +83,8 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
             row = first + lane
             x = out[row]
             if m < K:
-                about = own[:, lane]
-                _from_dual(flat, indices, indptr[row], indptr[row + 1], tau, lane, spectrum, h, about, x)
+                length = indptr[row + 1] - indptr[row]
+                _from_dual(flat, length, offsets, tau, lane, spectrum, h, own[:, lane], places, weights, x)
             else:
                 for k in range(K):
                     x[k] = root[k * LANES + lane] * tau[k * LANES + lane]
@@ -137,14 +137,15 @@ def _dual(m, flat, offsets, tau, scale, start, S, block, K):
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=True)
-def _from_dual(flat, indices, begin, end, z, lane, spectrum, h, own, x):
-    """Set x (K,) of one row to D⁻¹ (t₀ h + √w1 Yᵀ z), of whose z the numbers are LANES apart from `lane` on."""
-    K, four = len(x), 4 * LANES
+def _from_dual(flat, m, offsets, z, lane, spectrum, h, own, places, weights, x):
+    """Set x (K,) of one row of m interactions to D⁻¹ (t₀ h + √w1 Yᵀ z), of whose offsets and z the numbers are LANES apart from
+    `lane` on. `places` and `weights` are memory for them side by side.
+    """
+    K = len(x)
     w0, reg, w1, t0, least = own[0], own[1], own[2], own[3], own[4]
-    for k in range(0, K - K % four, four):
-        weigh_four(flat, K, indices, begin, end, k, z, lane, x)
-    for k in range(K - K % four, K, LANES):
-        weigh_one(flat, K, indices, begin, end, k, z, lane, x)
+    for i in range(m):
+        places[i], weights[i] = offsets[i * LANES + lane], z[i * LANES + lane]
+    combine(flat, K, places, 0, 0, m, weights, 0, x, 0)
     for k in range(K):
         d = w0 * spectrum[k] + reg
         x[k] = (t0 * h[k] + w1 * x[k]) / d if d > least else x.dtype.type(0)

@@ -78,7 +78,10 @@ def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h,
                 scores += dots[i] * dots[i]
             for k in range(K):
                 bend += diagonal[k] * direction[k] * direction[k]
-            length = square / (bend + weight * scores)
+            bend += weight * scores
+            if bend <= 0:  # a residual so small that its square is 0
+                break
+            length = square / bend
             if step == steps - 1:  # the residual is not needed any more
                 for k in range(K):
                     u[k] += length * direction[k]

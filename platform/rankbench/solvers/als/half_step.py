@@ -202,12 +202,7 @@ def row_work(lengths: np.ndarray, dim: int, solver: str) -> np.ndarray:
 
 
 def share(
-    Y: np.ndarray,
-    on: Coefficients,
-    sums: bool,
-    proportion: float | None,
-    rotated: np.ndarray,
-    order: np.ndarray | None = None,
+    Y: np.ndarray, on: Coefficients, sums: bool, proportion: float | None, rotated: np.ndarray, order: np.ndarray | None = None
 ) -> tuple[System, np.ndarray | None]:
     """Compute the shared system from the columns' vectors Y (n_cols, dim), and the basis (dim, K) with x = basis @ rotated x.
 

@@ -8,7 +8,7 @@ elements, and a "vector" is LANES consecutive elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -23,58 +23,58 @@ def _fnma(builder, a, b, c):
     return fma(builder, builder.fneg(a), b, c)
 
 
-@kernel
-def add_product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
-    """C[i, j] += Σ_k A[i, k] B[j, k] for a tile; rows of C, A and B are `stride` apart, the vectors of a row contiguous."""
-    _product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n, subtract=False)
+def _named(name: str, emit: Callable[..., None]) -> Callable:
+    """The kernel of that name."""
+    emit.__name__ = name
+    return kernel(emit)
 
 
-@kernel
-def subtract_product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
-    """C[i, j] −= Σ_k A[i, k] B[j, k], as `add_product`."""
-    _product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n, subtract=True)
+def _product(name: str, subtract: bool) -> Callable:
+    """The kernel of C[i, j] ± Σ_k A[i, k] B[j, k] for a tile; rows of C, A and B are `stride` apart, the vectors of a row
+    contiguous.
+    """
+
+    def emit(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
+        elements = [(i, j) for i in range(TILE) for j in range(TILE)]
+        at = {(i, j): builder.add(plus(builder, c, i, c_stride), integer(j * LANES)) for i, j in elements}
+        sums = {element: cgutils.alloca_once(builder, C.type) for element in elements}
+        for element in elements:
+            builder.store(C.load(at[element]), sums[element])
+        rows_a = [plus(builder, a, i, a_stride) for i in range(TILE)]
+        rows_b = [plus(builder, b, j, b_stride) for j in range(TILE)]
+        with cgutils.for_range(builder, n) as loop:
+            step = builder.mul(loop.index, integer(LANES))
+            left = [A.load(builder.add(row, step)) for row in rows_a]
+            right = [B.load(builder.add(row, step)) for row in rows_b]
+            if subtract:
+                left = [builder.fneg(vector) for vector in left]
+            for i, j in elements:
+                builder.store(fma(builder, left[i], right[j], builder.load(sums[i, j])), sums[i, j])
+        for element in elements:
+            C.store(builder.load(sums[element]), at[element])
+
+    return _named(name, emit)
 
 
-def _product(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n, subtract: bool) -> None:
-    elements = [(i, j) for i in range(TILE) for j in range(TILE)]
-    at = {(i, j): builder.add(plus(builder, c, i, c_stride), integer(j * LANES)) for i, j in elements}
-    sums = {element: cgutils.alloca_once(builder, C.type) for element in elements}
-    for element in elements:
-        builder.store(C.load(at[element]), sums[element])
-    rows_a = [plus(builder, a, i, a_stride) for i in range(TILE)]
-    rows_b = [plus(builder, b, j, b_stride) for j in range(TILE)]
-    with cgutils.for_range(builder, n) as loop:
-        step = builder.mul(loop.index, integer(LANES))
-        left = [A.load(builder.add(row, step)) for row in rows_a]
-        right = [B.load(builder.add(row, step)) for row in rows_b]
-        if subtract:
-            left = [builder.fneg(vector) for vector in left]
-        for i, j in elements:
-            builder.store(fma(builder, left[i], right[j], builder.load(sums[i, j])), sums[i, j])
-    for element in elements:
-        C.store(builder.load(sums[element]), at[element])
+add_product, subtract_product = _product("add_product", subtract=False), _product("subtract_product", subtract=True)
 
 
-@kernel
-def add_dot(builder, C, c, A, a, a_stride, B, b, b_stride, n):
-    """C += Σ_k A[k] B[k], a single vector; the vectors of A and B are `stride` apart."""
-    _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract=False)
+def _dot(name: str, subtract: bool) -> Callable:
+    """The kernel of C ± Σ_k A[k] B[k], a single vector; the vectors of A and B are `stride` apart."""
+
+    def emit(builder, C, c, A, a, a_stride, B, b, b_stride, n):
+        total = cgutils.alloca_once(builder, C.type)
+        builder.store(C.load(c), total)
+        step = _fnma if subtract else fma
+        with cgutils.for_range(builder, n) as loop:
+            left, right = A.load(plus(builder, a, loop.index, a_stride)), B.load(plus(builder, b, loop.index, b_stride))
+            builder.store(step(builder, left, right, builder.load(total)), total)
+        C.store(builder.load(total), c)
+
+    return _named(name, emit)
 
 
-@kernel
-def subtract_dot(builder, C, c, A, a, a_stride, B, b, b_stride, n):
-    """C −= Σ_k A[k] B[k], as `add_dot`."""
-    _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract=True)
-
-
-def _dot(builder, C, c, A, a, a_stride, B, b, b_stride, n, subtract: bool) -> None:
-    total = cgutils.alloca_once(builder, C.type)
-    builder.store(C.load(c), total)
-    step = _fnma if subtract else fma
-    with cgutils.for_range(builder, n) as loop:
-        left, right = A.load(plus(builder, a, loop.index, a_stride)), B.load(plus(builder, b, loop.index, b_stride))
-        builder.store(step(builder, left, right, builder.load(total)), total)
-    C.store(builder.load(total), c)
+add_dot, subtract_dot = _dot("add_dot", subtract=False), _dot("subtract_dot", subtract=True)
 
 
 @kernel
@@ -197,28 +197,26 @@ def _transposed(builder, rows: list) -> list:
     return rows
 
 
-@kernel
-def gather_four(builder, source, width, columns, begin, end, shift, target, t):
-    """Set four vectors of `target` from t on to sums of those of `source` at column · width + shift, columns[begin:end]."""
-    _gather(builder, source, width, columns, begin, end, shift, target, t, count=4)
+def _gather(name: str, count: int) -> Callable:
+    """The kernel that sets `count` vectors of `target` from t on to sums of those of `source` at column · width + shift, for
+    columns[begin:end].
+    """
 
-
-@kernel
-def gather_one(builder, source, width, columns, begin, end, shift, target, t):
-    """As `gather_four`, for a single vector."""
-    _gather(builder, source, width, columns, begin, end, shift, target, t, count=1)
-
-
-def _gather(builder, source, width, columns, begin, end, shift, target, t, count: int) -> None:
-    index = ir.IntType(64)
-    sums = [cgutils.alloca_once_value(builder, ir.Constant(source.type, None)) for _ in range(count)]
-    with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
-        column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
-        at = builder.add(builder.mul(column, width), shift)
+    def emit(builder, source, width, columns, begin, end, shift, target, t):
+        index = ir.IntType(64)
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(source.type, None)) for _ in range(count)]
+        with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
+            column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
+            at = builder.add(builder.mul(column, width), shift)
+            for v, total in enumerate(sums):
+                builder.store(builder.fadd(builder.load(total), source.load(builder.add(at, integer(v * LANES)))), total)
         for v, total in enumerate(sums):
-            builder.store(builder.fadd(builder.load(total), source.load(builder.add(at, integer(v * LANES)))), total)
-    for v, total in enumerate(sums):
-        target.store(builder.load(total), builder.add(t, integer(v * LANES)))
+            target.store(builder.load(total), builder.add(t, integer(v * LANES)))
+
+    return _named(name, emit)
+
+
+gather_four, gather_one = _gather("gather_four", 4), _gather("gather_one", 1)
 
 
 @kernel
@@ -312,34 +310,3 @@ def prefetch_columns(builder, source, width, columns, begin, end):
     with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
         column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
         _prefetch(builder, source, width, builder.mul(column, width))
-
-
-@kernel
-def weigh_four(builder, source, width, columns, begin, end, shift, weights, w, target):
-    """Set four vectors of `target` from `shift` on to Σ_s weights_s y_s over columns[begin:end], y_s the vectors of `source` at
-    column · width + shift. The weights are LANES apart from w on.
-    """
-    _weigh(builder, source, width, columns, begin, end, shift, weights, w, target, count=4)
-
-
-@kernel
-def weigh_one(builder, source, width, columns, begin, end, shift, weights, w, target):
-    """As `weigh_four`, for a single vector."""
-    _weigh(builder, source, width, columns, begin, end, shift, weights, w, target, count=1)
-
-
-def _weigh(builder, source, width, columns, begin, end, shift, weights, w, target, count: int) -> None:
-    index = ir.IntType(64)
-    sums = [cgutils.alloca_once_value(builder, ir.Constant(source.type, None)) for _ in range(count)]
-    for total in sums:
-        builder.store(ir.Constant(source.type, None), total)
-    with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
-        column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
-        at = builder.add(builder.mul(column, width), shift)
-        offset = builder.add(w, builder.mul(builder.sub(s, begin), integer(LANES)))
-        everywhere = spread(builder, source.type, builder.load(builder.gep(weights.data, [offset])))
-        for v, total in enumerate(sums):
-            y = source.load(builder.add(at, integer(v * LANES)))
-            builder.store(fma(builder, y, everywhere, builder.load(total)), total)
-    for v, total in enumerate(sums):
-        target.store(builder.load(total), builder.add(shift, integer(v * LANES)))

@@ -12,30 +12,12 @@ are one flat array: those of the users, then those of the items.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.errors import NumericalError
 from rankbench.solvers.als.half_step import in_chunks, moments, multiply
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
-
-
-class Point(Protocol):
-    """A model at one value of its parameters (n,). `loss` is per interaction and includes the regularisers."""
-
-    loss: float
-    P: np.ndarray
-    Q: np.ndarray
-
-    def gradient(self) -> np.ndarray: ...
-
-    def product(self, d: np.ndarray, damping: float) -> np.ndarray:
-        """(G + damping · M) d for the Gauss-Newton matrix G and its metric M, which approximates the diagonal of G."""
-
-    def divide(self, r: np.ndarray) -> np.ndarray:
-        """M⁻¹ r, and zero where M is zero."""
 
 
 class PairLoss:
@@ -115,7 +97,11 @@ class Vectors:
 
 
 class VectorsAt:
-    """The metric consists of G's blocks of single users and items; relative to it no eigenvalue of G exceeds 2."""
+    """The model at one value of its parameters (n,). `loss` is per interaction and includes the regularisers.
+
+    The metric M, which approximates the diagonal of the Gauss-Newton matrix G, has the blocks of G of single users and items;
+    relative to it no eigenvalue of G exceeds 2.
+    """
 
     def __init__(self, model: Vectors, values: np.ndarray):
         self.model, (self.P, self.Q) = model, model.split(values)
@@ -127,9 +113,11 @@ class VectorsAt:
         return _flat(*self.pairs.gradient())
 
     def product(self, d: np.ndarray, damping: float) -> np.ndarray:
+        """(G + damping · M) d."""
         return _flat(*self.pairs.product(*self.model.split(d), damping))
 
     def divide(self, r: np.ndarray) -> np.ndarray:
+        """M⁻¹ r, and zero where M is zero."""
         if not self._inverses:
             at, pairs = self.pairs, self.model.pairs
             for gram, weight, reg in ((at.gram_Q, pairs.weight, pairs.reg_users), (at.gram_P, 1, pairs.reg_items)):
@@ -222,7 +210,7 @@ class Towers:
 
 
 class TowersAt:
-    """The metric is diagonal: the `curvature` of each tower and that of the regulariser."""
+    """As `VectorsAt`, with a diagonal metric: the `curvature` of each tower and that of the regulariser."""
 
     def __init__(self, model: Towers, values: np.ndarray):
         self.model, self.values = model, values
@@ -255,6 +243,9 @@ class TowersAt:
 
     def _back(self, by_P: np.ndarray, by_Q: np.ndarray) -> np.ndarray:
         return np.concatenate([self.users.backward(by_P), self.items.backward(by_Q)])
+
+
+Point = VectorsAt | TowersAt
 
 
 def _flat(*parts: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """C = (XᵀX + odds · diag + ridge · I)^-1 within a given memory, for any n_items, by tiles that are stored in a file.
 
-`reference.py` states the same in NumPy; `graph.py` explains the operations on tiles.
+`inverse.linalg` does the same in memory; `graph.py` explains the operations on tiles.
 """
 
 from __future__ import annotations
@@ -92,12 +92,7 @@ def _run(store: TileFile, gram: ShiftedGram, progress: Callable[[int, int], None
 
 
 def _work(
-    panel: Panel,
-    store: TileFile,
-    gram: ShiftedGram,
-    memory: np.ndarray,
-    workspace: np.ndarray,
-    reader: ThreadPoolExecutor,
+    panel: Panel, store: TileFile, gram: ShiftedGram, memory: np.ndarray, workspace: np.ndarray, reader: ThreadPoolExecutor
 ) -> None:
     grid = store.grid
     own = {tile: grid.view(buffer, tile) for tile, buffer in zip(panel.tiles, memory, strict=False)}

@@ -10,20 +10,9 @@ from rankbench.fitting.simulated_pool import Cost, Hardware, SimulatedPool
 
 # One operation takes a second, one byte a second on the wire; nothing else takes any time.
 PLAIN = Hardware(
-    2,
-    1,
-    1e9,
-    8e-9,
-    1.0,
-    background=0.0,
-    dispatch=0.0,
-    latency=0.0,
-    overhead=0.0,
-    copied=0.0,
-    wire=1e-9,
-    disk_on_wire=False,
+    2, 1, 1e9, 8e-9, 1.0, background=0.0, dispatch=0.0, latency=0.0, overhead=0.0, copied=0.0, wire=1e-9, disk_on_wire=False,
     store=1.0,
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
