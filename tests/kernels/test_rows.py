@@ -2,6 +2,7 @@
 
 import numba
 import numpy as np
+import plain as reference
 import pytest
 import torch
 from elsewhere import Elsewhere, elsewhere, here
@@ -10,7 +11,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from rankbench.kernels import parallel
 from rankbench.kernels import rows as kernels
 from rankbench.kernels.rows import gather_dot, ragged_dot, take_rows, unit_rows
-from rankbench.training import reference
 
 TOLERANCE = {torch.float64: {"rtol": 1e-12, "atol": 1e-12}, torch.float32: {"rtol": 2e-5, "atol": 2e-5}}
 BOTH = pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)

@@ -103,16 +103,6 @@ def test_scores_and_threshold_shift_together(beta, shift):
     assert table(beta=beta + shift).own_loss(user_c([1, 3], shift)).item() == pytest.approx(value, abs=1e-9)
 
 
-def test_descent_finds_the_quantile():
-    state = table(beta=0.0)
-    adam = torch.optim.Adam(state.groups(learning_rate=99.0))
-    for _ in range(600):
-        adam.zero_grad()
-        state.own_loss(user_c(OTHERS)).backward()
-        adam.step()
-    assert 0.3 - 2e-3 <= state.beta.item() <= 0.5 + 2e-3
-
-
 def test_rows_are_averaged_and_each_moves_its_own_user():
     """Rows of two users, the lists of positives in no order; a third user stays."""
     state = table(n_users=3)
@@ -141,23 +131,7 @@ def test_gradient_reaches_the_thresholds_alone():
     state.own_loss(s).backward()
     assert neg.grad is None
     assert values.grad is None
-    assert not state.of(s).requires_grad
-
-    def value(beta):
-        return torch.func.functional_call(Call(state), {"state.beta": beta}, (s,))
-
-    assert torch.autograd.gradcheck(value, tensor([0.22]).requires_grad_())
-
-
-class Call(torch.nn.Module):
-    """The table's loss as a module, so that its thresholds can be put in from outside."""
-
-    def __init__(self, state):
-        super().__init__()
-        self.state = state
-
-    def forward(self, s):
-        return self.state.own_loss(s)
+    assert state.beta.grad is not None and not state.of(s).requires_grad
 
 
 def test_a_list_longer_than_the_catalogue_takes_it_whole():

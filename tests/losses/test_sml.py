@@ -71,28 +71,3 @@ def test_margins_start_at_the_largest_and_stay_within():
     state.project()
     assert state.user.tolist() == [0.0, 0.7, 1.5]
     assert state.item.tolist() == [0.0] * 5
-
-
-def test_gradients_of_scores_and_margins():
-    p = SML(lam=0.3, gamma=0.2, margin=1)
-    state = margins(p)
-    neg, between = tensor([[-0.5, -0.7], [-3.0, -2.5]]), tensor([[-0.6, -0.1], [-0.2, -0.4]])
-
-    def value(pos, neg, between, user, item):
-        about = {"users": torch.tensor([0, 2]), "items": torch.tensor([1, 4])}
-        s = row_b(pos=pos, neg=neg, rival=lambda k: between.gather(1, k[:, None])[:, 0], **about)
-        return torch.func.functional_call(Call(p, state), {"state.user": user, "state.item": item}, (s,))
-
-    inputs = (tensor([-0.08, -0.3]), neg, between, tensor([0.8, 0.1, 0.5]), tensor([0.2, 0.9, 0.4, 0.3, 0.7]))
-    assert torch.autograd.gradcheck(value, tuple(x.requires_grad_() for x in inputs))
-
-
-class Call(torch.nn.Module):
-    """The loss as a module, so that the state's parameters can be put in from outside."""
-
-    def __init__(self, p, state):
-        super().__init__()
-        self.p, self.state = p, state
-
-    def forward(self, s):
-        return sml(s, self.p, self.state)

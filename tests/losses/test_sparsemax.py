@@ -67,21 +67,6 @@ def test_the_projection_is_the_nearest_distribution(drawn):
 
 
 @given(drawn=LOGITS)
-def test_it_is_zero_where_the_positive_leads_by_one_and_only_there(drawn):
-    o, s = drawn
-    others = o.clone()
-    others[0] = -torch.inf
-    lead = (o[0] - others.max()).item()
-    value = sparsemax(s, Sparsemax())[0].item()
-    assert value >= -1e-12
-    # What the positive and its rival cost between them; other items can only add to it.
-    two = 0 if lead >= 1 else (1 - lead) ** 2 / 4 if lead > -1 else -lead
-    assert value >= two - 1e-12
-    if lead >= 1:
-        assert value <= 1e-12
-
-
-@given(drawn=LOGITS)
 def test_its_gradient_is_the_projection_less_the_positive(drawn):
     o, _ = drawn
     o = o.requires_grad_()

@@ -145,9 +145,3 @@ def test_all_neighbours_are_those_of_the_interactions_with_equal_shares():
     dense[tuple(np.array(edge_list(encoder.edges)).T)] = encoder.shares[:, 0]
     A = sp.block_array([[None, met], [met.T, None]]).toarray() > 0
     np.testing.assert_allclose(dense, A / np.maximum(A.sum(axis=1, keepdims=True), 1))
-
-
-def test_both_precisions_start_from_the_same_weights():
-    single, double = (random_encoder(PinSage(), dtype) for dtype in (torch.float32, torch.float64))
-    for one, other in zip(single.parameters(), double.parameters(), strict=True):
-        assert one.dtype == torch.float32 and torch.equal(one, other.float())

@@ -178,9 +178,11 @@ def test_powers_of_sigmoids_far_below_their_shift_do_not_vanish(tau, left_out):
 # The fit
 
 
-@pytest.mark.parametrize("model", ["mf", "lightgcn", "xsimgcl"])
-@pytest.mark.parametrize("name", ["sl", "talos", "mse", "bce", "softmax", "debiased-ccl", "llpauc"])
-def test_a_fit_over_the_catalogue_lowers_its_loss_for_every_encoder(name, model):
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("sl", "mf"), ("talos", "lightgcn"), ("softmax", "xsimgcl"), ("debiased-ccl", "mf"), ("llpauc", "lightgcn")],
+)
+def test_a_fit_over_the_catalogue_lowers_its_loss(name, model):
     losses = []
     values = {"objective": "catalogue", "users_per_step": 5, "epochs": 12, "model": model, "learning_rate": 0.05}
     driven(interactions(), name, tell=lambda step, valid: losses.append(step.loss), **values)

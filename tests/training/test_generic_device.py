@@ -10,7 +10,7 @@ from scipy import stats
 from rankbench.core import devices
 from rankbench.experiment.job import configure
 from rankbench.losses.spec import registered as losses
-from rankbench.training.device_negatives import OtherItems
+from rankbench.training.draws import OtherItems
 from rankbench.training.negatives import NegativeSampler
 from rankbench.training.trainer import Trainer
 
@@ -76,7 +76,7 @@ def test_the_same_model_is_trained(X, generic, method, params, device):
 
 def test_draws_from_other_items_have_their_distribution(X):
     users = np.arange(40).repeat(50)
-    drawn = OtherItems(X, CPU).draw(12345, torch.from_numpy(users), 40).numpy()
+    drawn = OtherItems(X, CPU).draw(12345, users, 40).numpy()
     dense = X.toarray()
     assert not dense[users[:, None], drawn].any() and drawn.min() >= 0 and drawn.max() < 30
     for user in (0, 7, 39):
@@ -89,7 +89,7 @@ def test_a_user_with_one_other_item_gets_it():
     dense = np.ones((3, 70), np.float32)
     for user, item in enumerate((0, 33, 69)):
         dense[user, item] = 0
-    drawn = OtherItems(sp.csr_array(dense), CPU).draw(99, torch.tensor([0, 1, 2, 1]), 9)
+    drawn = OtherItems(sp.csr_array(dense), CPU).draw(99, np.array([0, 1, 2, 1]), 9)
     assert_array_equal(drawn, np.tile([[0], [33], [69], [33]], 9))
 
 

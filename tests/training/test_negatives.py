@@ -8,7 +8,8 @@ from scipy.stats import chi2
 
 from rankbench.core.errors import DataError
 from rankbench.data.blocks import csr_from_pairs
-from rankbench.training.negatives import NegativeSampler, drawn_positives
+from rankbench.training.draws import drawn_positives
+from rankbench.training.negatives import NegativeSampler
 
 N_USERS, N_ITEMS = 6, 10
 

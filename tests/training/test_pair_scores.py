@@ -6,16 +6,11 @@ import torch
 from fits import N_ITEMS, N_USERS, driven, interactions, params, trainer_of
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rankbench.contracts.losses import refused, similarity_for
+from rankbench.contracts.losses import refused
 from rankbench.contracts.training import expect_resumable
 from rankbench.core.errors import ConfigError
-from rankbench.data.blocks import csr_from_pairs
-from rankbench.data.splits import Holdout
-from rankbench.evaluation.metrics import measure, metric_set
-from rankbench.evaluation.ranking import rank
 from rankbench.experiment.job import configure
-from rankbench.fitting.pair_recommender import PairRecommender
-from rankbench.fitting.recommenders import FactorRecommender, score
+from rankbench.fitting.recommenders import score
 from rankbench.losses.spec import registered
 from rankbench.models.spec import registered as encoders
 from rankbench.training.batches import Batch, Rows
@@ -64,11 +59,6 @@ def test_parameters_that_mean_nothing_for_pairs_are_refused_before_the_fit(metho
         configure(method, {"model": "neumf"} | values)
 
 
-def test_a_loss_on_cosines_is_told_to_use_the_scores():
-    assert similarity_for(registered().get("infonce"), encoders().get("neumf")) == {"similarity": "dot"}
-    assert similarity_for(registered().get("infonce"), encoders().get("mf")) == {}
-
-
 @pytest.mark.parametrize("shared", [False, True])
 def test_every_field_of_the_scores_is_the_network_of_its_pair(shared):
     X = interactions()
@@ -111,56 +101,12 @@ def test_a_step_of_the_rows_is_a_step_of_adam_on_all_parameters(network, monkeyp
     "values",
     [
         {"hidden_dropout": 0.3},
-        {"network": "he", "embedding_dim": 10, "init": "ials"},
         {"optimizer": "row-adam", "weight_decay": 0.01},
-        {"weight_decay": 0.01, "decay": "batch"},
     ],
     ids=str,
 )
 def test_a_fit_resumes_to_the_bit(values):
     expect_resumable("bpr", "neumf", **values)
-
-
-def test_init_ials_starts_from_its_vectors():
-    X = interactions()
-    start = trainer_of(X, "bpr", model="neumf", init="ials").encoder
-    factors = trainer_of(X, "bpr", model="mf", init="ials").encoder
-    assert torch.equal(start.users, factors.users) and torch.equal(start.items, factors.items)
-
-
-def clusters(seed=0, n_users=120, n_items=60, groups=4):
-    """X and holdout: users prefer the items of their group, and some items of every group are popular."""
-    rng = np.random.default_rng(seed)
-    same = rng.integers(0, groups, n_users)[:, None] == (np.arange(n_items) % groups)[None]
-    met = rng.random(same.shape) < np.where(same, 0.5, 0.02) * np.geomspace(1, 0.3, n_items)
-    target = met & (rng.random(met.shape) < 0.25)
-    X, held = (csr_from_pairs(*np.nonzero(part), met.shape) for part in (met & ~target, target))
-    return X, Holdout(np.arange(n_users, dtype=np.int32), X, held)
-
-
-def ndcg(model, X, holdout):
-    counts = np.bincount(X.indices, minlength=X.shape[1])
-    (ranking,) = rank([model], holdout, 10)
-    return measure(ranking, holdout.target, counts, metric_set(["ndcg"], [10])).values["ndcg@10"].mean()
-
-
-@pytest.mark.parametrize(
-    ("loss", "values"),
-    [
-        ("bpr", {}),
-        ("bpr", {"init": "ials"}),
-        ("bce", {"network": "he", "embedding_dim": 20, "neg_reduction": "sum", "n_negatives": 4}),
-        ("bpr", {"hidden_dropout": 0.2, "optimizer": "row-adam"}),
-    ],
-)
-def test_it_learns_more_than_popularity(loss, values):
-    X, holdout = clusters()
-    shape = {"embedding_dim": 16, "epochs": 30, "batch_size": 128, "n_negatives": 1, "learning_rate": 0.01}
-    model = driven(X, loss, **shape | {"model": "neumf"} | values).model
-    assert isinstance(model, PairRecommender)
-    counts = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float32)
-    popular = ndcg(FactorRecommender(np.ones((X.shape[0], 1), np.float32), counts[:, None]), X, holdout)
-    assert ndcg(model, X, holdout) > 1.5 * popular
 
 
 def test_a_model_is_not_changed_by_the_steps_after_it():

@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn.functional import cosine_similarity, softplus
 
 from rankbench.core.errors import ConfigError, NumericalError
-from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.recommenders import FactorRecommender, score
 
 OPTIMIZERS = pytest.mark.parametrize("optimizer", ["row-adam", "adam"])
@@ -162,18 +161,6 @@ def test_cosines_may_rank_by_dot_products(X):
     assert_allclose(by_cosine.model().V, V / np.linalg.norm(V, axis=1, keepdims=True), rtol=1e-12)
 
 
-def test_the_two_optimizers_take_the_same_first_step_and_then_part(X):
-    rows, dense = (trainer_of(X, "bpr", optimizer=optimizer, batch_size=8) for optimizer in ("row-adam", "adam"))
-    before = vectors(rows)
-    whole = [trainer_of(X, "bpr", optimizer=optimizer, batch_size=1000) for optimizer in ("row-adam", "adam")]
-    for each in (rows, dense, *whole):
-        each.epoch(1, 1.0)
-    for first, second, start in zip(vectors(whole[0]), vectors(whole[1]), before, strict=True):
-        assert_allclose(first.detach(), second.detach(), rtol=1e-9, atol=1e-12)
-        assert (first != start).any()
-    assert any((first != second).any() for first, second in zip(vectors(rows), vectors(dense), strict=True))
-
-
 def test_the_loss_of_an_epoch_is_its_mean_over_interactions(X):
     """At a rate of next to nothing, batches of any size have the mean of the whole; the last is smaller than the others."""
     small = trainer_of(X, "softmax", batch_size=7, learning_rate=1e-30).epoch(1, 1.0)
@@ -244,12 +231,6 @@ def test_cml_keeps_its_vectors_in_the_unit_ball(optimizer, X):
         length = table.detach().norm(dim=1)
         assert length.max() <= 1 + 1e-6
         assert (length < 1 - 1e-3).any()  # a ball, not a sphere
-
-
-def test_other_losses_do_not(X):
-    trainer = trainer_of(X, "bpr", init_scale=1.0)
-    trainer.epoch(1, 1.0)
-    assert any((table.norm(dim=1) > 1.5).any() for table in vectors(trainer))
 
 
 # The model
@@ -324,44 +305,6 @@ def watched(X, values, **more):
     return fit, steps, look
 
 
-@pytest.mark.parametrize(
-    ("values", "patience", "ran", "best"),
-    [
-        ([0.1, 0.3, 0.2, 0.3, 0.9], 2, 4, 2),  # as good as the best is no gain
-        ([0.5, 0.4, 0.6, 0.1, 0.2, 0.9], 2, 5, 3),  # a gain starts the count anew
-        ([0.1, 0.0, 0.2], 1, 2, 1),
-        ([0.1 * n for n in range(10)], 2, 10, 10),
-        ([0.5, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.7, 0.1], 7, 10, 9),
-        ([0.0, 0.0, 0.0], 2, 3, 1),  # the first look is a gain even over nothing
-    ],
-)
-def test_patience_ends_training_and_the_best_epochs_model_is_returned(values, patience, ran, best, X):
-    fit, steps, look = watched(X, values, patience=patience)
-    assert [number for number, _, _ in steps] == list(range(1, ran + 1))
-    assert [valid for _, valid, _ in steps] == values[:ran]
-    assert fit.iterations == best and len(look.models) == ran and look.metrics == {"ndcg@20"}
-    assert_array_equal(fit.model.U, steps[best - 1][2].U)
-    assert_array_equal(fit.model.V, steps[best - 1][2].V)
-    assert fit.ended == ("last iteration" if ran == 10 else "patience")
-    assert (fit.model.U != steps[best - 2][2].U).any()
-
-
-def test_evaluations_come_every_so_many_epochs_and_after_the_last(X):
-    fit, steps, look = watched(X, [0.1, 0.3, 0.2, 0.4], eval_every=3, stop_metric="recall@5")
-    assert [number for number, valid, _ in steps if valid is not None] == [3, 6, 9, 10]
-    assert fit.iterations == 10 and look.metrics == {"recall@5"}
-    assert_array_equal(fit.model.U, steps[-1][2].U)
-    fit, steps, _ = watched(X, [0.3, 0.1, 0.2, 0.9], eval_every=2)
-    assert fit.iterations == 2 and len(steps) == 6  # patience counts evaluations
-
-
-def test_without_patience_or_valid_the_last_epochs_model_is_returned(X):
-    look = Script([])
-    unwatched, blind = driven(X, "bpr", look, epochs=4, patience=0), driven(X, "bpr", epochs=4, patience=2)
-    assert unwatched.iterations == blind.iterations == 4 and not look.models
-    assert_array_equal(unwatched.model.U, blind.model.U)
-
-
 def test_looking_changes_nothing_of_the_training(X):
     fit, _, _ = watched(X, [0.1 * n for n in range(4)], epochs=4)
     assert_array_equal(fit.model.U, fitted(X, "bpr", epochs=4).U)
@@ -375,32 +318,6 @@ def test_a_plateau_of_valid_slows_the_fit(X):
     assert same == [True] * 5 + [False] * 2
 
 
-class Stop(Exception):
-    pass
-
-
-@pytest.mark.parametrize("stopped_at", [2, 3, 4, 5])
-def test_a_watched_fit_that_goes_on_keeps_its_best_epoch_and_its_patience(stopped_at, X, tmp_path):
-    values = [0.1, 0.5, 0.2, 0.3, 0.4, 0.9, 0.9]
-    whole, steps, _ = watched(X, values, patience=3)
-    assert whole.iterations == 2 and len(steps) == 5
-    checkpoints = Checkpoints(tmp_path / "c", resume=True)
-
-    def tell(step, valid):
-        if step.number == stopped_at:
-            raise Stop
-
-    with pytest.raises(Stop):
-        driven(X, "bpr", Script(values), tell, checkpoints, epochs=10, patience=3)
-    done = stopped_at - 1
-    look = Script(values[done:])
-    resumed = driven(X, "bpr", look, checkpoints=checkpoints, epochs=10, patience=3)
-    assert resumed.iterations == 2 and len(look.models) == 5 - done
-    assert resumed.ended == "patience" and [row["iteration"] for row in resumed.curve] == [1, 2, 3, 4, 5]
-    assert_array_equal(resumed.model.U, whole.model.U)
-    assert_array_equal(resumed.model.V, whole.model.V)
-
-
 @OPTIMIZERS
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_loss_that_is_not_finite_stops_the_fit_with_its_epoch(optimizer, dtype, X):
@@ -410,17 +327,6 @@ def test_a_loss_that_is_not_finite_stops_the_fit_with_its_epoch(optimizer, dtype
     message = str(caught.value)
     assert "in epoch 2" in message and np.dtype(dtype).name in message and f"learning_rate={rate}" in message
     assert "\n" not in message
-
-
-def test_what_training_was_told_is_checked():
-    for values, message in (
-        ({"batch_size": 0}, "batch_size must be > 0"),
-        ({"learning_rate": 0.0}, "learning_rate must be > 0"),
-        ({"patience": -1}, "patience must be ≥ 0"),
-        ({"stop_metric": "ndcg"}, "stop_metric: write it with a cutoff"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            params("bpr", **values)
 
 
 # Where it starts

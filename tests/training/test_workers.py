@@ -20,8 +20,9 @@ from rankbench.training.trainer import Trainer
 
 EPOCHS = 2
 RECEIVED = 128  # offset of tcpi_bytes_received in the kernel's struct tcp_info (linux/tcp.h), since Linux 4.1
-LOSSES = sorted(loss.name for loss in losses())
-OVER_CATALOGUE = sorted(loss.name for loss in losses() if loss.over_catalogue)
+# Of the losses that read the scores of their own row alone, one is enough.
+LOSSES = sorted({"bpr", "bsl", *(loss.name for loss in losses() if loss.state or loss.needs)})
+OVER_CATALOGUE = sorted({"sl", "bsl", *(name for name in LOSSES if losses().get(name).over_catalogue)})
 VARIANTS = [
     ("bpr", {"optimizer": "row-adam"}),
     ("bpr", {"optimizer": "row-adam", "weight_decay": 0.01}),

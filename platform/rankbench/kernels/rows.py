@@ -1,6 +1,6 @@
 """Dot products of rows with items selected by index, and their gradients, without building a (B, n, d) tensor.
 
-`training/reference.py` states the same operations in plain PyTorch. There each vector is copied, the copy is read, and a
+`tests/kernels/plain.py` states the same operations in plain PyTorch. There each vector is copied, the copy is read, and a
 gradient of the same size is added to the table by index; here vectors are read from the cache. Every output row is computed by
 one task, so the bits do not depend on the number of threads.
 """

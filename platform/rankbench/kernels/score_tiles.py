@@ -7,7 +7,7 @@ For the scores s_uj = u · v_j of a block of users with all items, this file com
 with a pass over the items for each block of `USERS` users: a product gives the scores of a tile of `USERS` users and `ITEMS`
 items, f replaces them by its slopes f'(x), and a second product adds the slopes times the item vectors to the gradient of the
 users. The slopes stay in memory. When the derivative of the loss by G is known, a third product multiplies them by the
-vectors of the users, which gives the gradient of the items. `training/reference.py` uses an array of all scores instead.
+vectors of the users, which gives the gradient of the items. `tests/kernels/plain.py` uses an array of all scores instead.
 
 A block of users, and in the third product a tile of items, is computed by one thread in a fixed order, so the bits do not
 depend on the number of threads.

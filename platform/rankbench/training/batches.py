@@ -32,6 +32,10 @@ class Batch:
         extra = None if self.extra is None else self.extra[at]
         return Batch(self.users[at], self.items[at], negatives, extra, self.in_batch, at)
 
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The users and the items on a device."""
+        return torch.from_numpy(self.users).to(device), torch.from_numpy(self.items).to(device)
+
 
 @dataclass(frozen=True)
 class Rows:

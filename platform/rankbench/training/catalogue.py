@@ -1,7 +1,6 @@
 """Products of a batch with many items, in chunks that fit into the cache: scores, their log-sum-exp and moments, and gradients.
 
-`reference.py` states the same in plain PyTorch, from an array of all scores. Each chunk is computed by one thread, and chunks
-are added in order, so the bits do not depend on the number of threads.
+Each chunk is computed by one thread, and chunks are added in order, so the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations

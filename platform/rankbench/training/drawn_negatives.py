@@ -1,117 +1,111 @@
-"""The negatives of a batch for its loss: scores, indices and log probabilities, each computed when the loss first reads it."""
+"""The negatives of a batch for its loss: scores, indices and log probabilities, each computed when the loss first reads it.
+
+Rows have negatives of their own (`Drawn`), share all of them (`Shared`), share them but for those that are a row's own items
+(`Replacing`), or are each other's negatives (`InBatch`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rankbench.core.devices import compiled
 from rankbench.kernels.rows import take_rows
 from rankbench.losses.others import OwnItems
 from rankbench.training.batches import Batch, Rows
 from rankbench.training.catalogue import Precision, product
+from rankbench.training.row_scores import Products
 from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.shared_scores import SharedScores
 from rankbench.training.user_catalogue import UserCatalogue
 
 _MOSTLY = 0.9  # share of different users in a batch above which copying products costs more than computing them twice
+_NONE = np.zeros(0, np.int64)
 
 
-class DrawnNegatives:
-    """The negatives of B rows.
+@dataclass
+class Drawn:
+    """The negatives of B rows whose scores `by` computes.
 
-    `p` (B, d) and `pos` (B,) are the vectors of the rows' users and the scores of the rows' items, V (r, d) the vectors of
-    `items`. If rows have the vectors of their users, `of` has a table of these and the position in it of each row's user.
-    `positions`, (B, n) or (1, n), are those of the negatives in V, and `dots` (B, n) their products with p, or None if all rows
-    share the negatives. For distances, `lengths` are the squared lengths of p and V. `largest` is a bound of the
-    scores' sizes, if one is known. `single` computes the products of rows (T,) with the items at positions (T,) in V.
+    `pos` (B,) are the scores of the rows' own items. If rows have the vectors of their users, `of` has a table of these and the
+    position in it of each row's user. `positions`, (B, n) or (1, n), are those of the negatives among `items`, and `dots`
+    (B, n) their products, or None if they are computed only if they are read.
     """
 
-    def __init__(
-        self,
-        batch: Batch,
-        items: Rows,
-        V: Tensor,
-        p: Tensor,
-        pos: Tensor,
-        of: tuple[Tensor, np.ndarray] | None,
-        positions: Tensor,
-        dots: Tensor | None,
-        lengths: tuple[Tensor, Tensor] | None,
-        largest: float | None,
-        precision: Precision,
-        single: Callable[[Tensor, Tensor], Tensor],
-    ):
-        self.batch, self.items, self.V, self.p, self.pos, self.of = batch, items, V, p, pos, of
-        self.positions, self.dots, self.lengths, self.largest = positions, dots, lengths, largest
-        self.precision, self.single = precision, single
-        drawn = batch.negatives.items
-        self.drawn = drawn if isinstance(drawn, Tensor) else torch.from_numpy(drawn).to(V.device)
+    batch: Batch
+    items: Rows
+    by: Products
+    pos: Tensor
+    of: tuple[Tensor, np.ndarray] | None
+    positions: Tensor
+    dots: Tensor | None
+    precision: Precision
 
-    def table(self) -> SampledScores:
-        """Sums over the scores: by the kernels where rows share all negatives and scores are products."""
-        plain = self.dots is not None or self.precision != "float32" or not compiled(self.V.device)
-        if plain or self.lengths is not None or self._places is not None:
-            return SampledScores(lambda: self.values, ids=lambda: self.ids)
-        rows = self._by_row()
-        return SharedScores(
-            lambda: self.values, ids=lambda: self.ids, by_row=rows, by_user=self._by_user() or rows, drawn=self.drawn[0]
-        )
+    @cached_property
+    def drawn(self) -> Tensor:
+        items = self.batch.negatives.items
+        return items if isinstance(items, Tensor) else torch.from_numpy(items).to(self.pos.device)
+
+    def sums(self) -> SampledScores:
+        """Sums over the scores."""
+        return SampledScores(lambda: self.values, ids=lambda: self.ids)
 
     @cached_property
     def values(self) -> Tensor:
         """The scores, (B, n)."""
         with torch.enable_grad():  # the first to read them may want no gradient, but those that follow may
-            dots = self._dots() if self.dots is None else self.dots
-            values = self._without_own(similarities(dots, self.positions, self.lengths))
-            return values if self._places is None else values.index_put(self._places, self._replacing())
+            return self.of_rows(self.by.similarities(self.products(), self.positions))
+
+    def products(self) -> Tensor:
+        return self.dots
+
+    def of_rows(self, scores: Tensor) -> Tensor:
+        """The scores (B, n) of what was drawn, as those of each row's own list."""
+        return scores
 
     @cached_property
     def ids(self) -> Tensor:
         """The indices of the items, (B, n), or (1, n) if all rows share all of them."""
-        if self._places is not None:
-            items = torch.from_numpy(self.batch.negatives.replaced.items).to(self.drawn)
-            return self.drawn.expand(len(self.p), -1).index_put(self._places, items)
-        return self._without_own(self.drawn.expand(len(self.p), -1)) if self.batch.in_batch else self.drawn
+        return self.drawn
 
     @cached_property
     def logq(self) -> Tensor:
         """The log probabilities of the draws, (B, n) or (1, n)."""
         logq = torch.as_tensor(self.batch.negatives.logq).to(self.pos)
-        n = self.drawn.shape[1]
-        if self.batch.in_batch:
-            return self._without_own(logq.expand(len(self.p), n))
-        return logq.expand(1 if len(logq) == 1 else len(self.p), n)
+        return logq.expand(1 if len(logq) == 1 else len(self.pos), self.drawn.shape[1])
 
     def rival(self, k: Tensor) -> Tensor:
         """The similarity of each row's item and its k[b]-th negative, (B,), for k (B,) int64."""
-        chosen = self.ids.expand(len(self.p), -1).gather(1, k[:, None])[:, 0]
-        q, other = self.V[self.items.positions(self.batch.items)], self.V[self.items.positions(chosen)]
-        return (q * other).sum(dim=1) if self.lengths is None else -(q - other).square().sum(dim=1)
+        chosen = self.ids.expand(len(self.pos), -1).gather(1, k[:, None])[:, 0]
+        return self.by.between(self.items.positions(self.batch.items), self.items.positions(chosen))
+
+
+class Shared(Drawn):
+    """All rows have the same negatives: the product of a user in several rows is computed once, and kernels compute sums."""
+
+    def sums(self) -> SampledScores:
+        if self.dots is not None or self.precision != "float32" or not self.by.by_kernels:
+            return super().sums()
+        rows = self.by_row()
+        sides = {"by_row": rows, "by_user": self.by_user() or rows, "drawn": self.drawn[0]}
+        return SharedScores(lambda: self.values, ids=lambda: self.ids, **sides)
+
+    def products(self) -> Tensor:
+        if self.dots is not None:
+            return self.dots
+        if self._users is None:
+            return product(self.by.p, self.common, self.precision)
+        vectors, row = self._users
+        return take_rows(product(vectors, self.common, self.precision), row)
 
     @cached_property
-    def _places(self) -> tuple[Tensor, Tensor] | None:
-        """The rows and columns of negatives that others replace; None if there are none."""
-        replaced = self.batch.negatives.replaced
-        if replaced is None:
-            return None
-        rows, columns = (torch.from_numpy(each).to(self.V.device) for each in (replaced.rows, replaced.columns))
-        return rows, columns
-
-    def _replacing(self) -> Tensor:
-        """The scores of the items that replace others."""
-        (rows, _), positions = self._places, self.items.positions(self.batch.negatives.replaced.items)
-        lengths = None if self.lengths is None else (self.lengths[0][rows], self.lengths[1])
-        return similarities(self.single(rows, positions)[:, None], positions[:, None], lengths)[:, 0]
-
-    @cached_property
-    def _common(self) -> Tensor:
+    def common(self) -> Tensor:
         """The vectors of the items that all rows share, (n, d)."""
-        return take_rows(self.V, self.positions[0])
+        return take_rows(self.by.V, self.positions[0])
 
     @cached_property
     def _users(self) -> tuple[Tensor, Tensor] | None:
@@ -122,50 +116,79 @@ class DrawnNegatives:
         own, row = np.unique(positions, return_inverse=True)
         if len(own) > _MOSTLY * len(row):
             return None
-        on = self.V.device
-        return take_rows(table, torch.from_numpy(own).to(on)), torch.from_numpy(row).to(on)
+        return take_rows(table, torch.from_numpy(own).to(table.device)), torch.from_numpy(row).to(table.device)
 
-    def _dots(self) -> Tensor:
-        """The product of a user in several rows is computed once."""
-        if self._users is None:
-            return product(self.p, self._common, self.precision)
-        vectors, row = self._users
-        return take_rows(product(vectors, self._common, self.precision), row)
+    def by_row(self) -> UserCatalogue:
+        """The rows compared with the items."""
+        return self._compared(self.by.p, torch.arange(len(self.pos)))
 
-    def _by_row(self) -> UserCatalogue:
-        """The rows compared with the items. With in-batch negatives, each leaves its own out."""
-        n, left_out = len(self.p), self.batch.in_batch
-        every = torch.arange(n)
-        own = OwnItems(self.pos, every, every, n)
-        indptr = np.arange(n + 1) if left_out else np.zeros(n + 1, np.int64)
-        return UserCatalogue(self.p, self._common, every, own, indptr, self._place(), left_out, self.largest)
+    def by_user(self) -> UserCatalogue | None:
+        """The users compared with the items, if there are fewer of them."""
+        return None if self._users is None else self._compared(*self._users)
 
-    def _by_user(self) -> UserCatalogue | None:
-        if self._users is None or self.batch.in_batch:
-            return None
-        vectors, row = self._users
-        none = OwnItems(self.pos[:0], row[:0], row, len(vectors))
+    def _compared(self, vectors: Tensor, row: Tensor) -> UserCatalogue:
+        nothing = OwnItems(self.pos[:0], row[:0], row, len(vectors))
         indptr = np.zeros(len(vectors) + 1, np.int64)
-        return UserCatalogue(vectors, self._common, row, none, indptr, np.zeros(0, np.int64), False, self.largest)
+        return UserCatalogue(vectors, self.common, row, nothing, indptr, _NONE, False, self.by.largest)
 
-    def _place(self) -> np.ndarray:
-        """The position of each row's item among in-batch negatives, (B,)."""
-        if not self.batch.in_batch:
-            return np.zeros(0, np.int64)
-        return np.arange(len(self.p)) if self.batch.at is None else self.batch.at
 
-    def _without_own(self, square: Tensor) -> Tensor:
-        """(B, n) → (B, n − 1) with in-batch negatives: the positive of a row is not its own negative."""
-        if not self.batch.in_batch:
-            return square
-        n = square.shape[1]
+class InBatch(Shared):
+    """The items of a batch are the negatives of its other rows: of n items, each row leaves out its own."""
+
+    def by_row(self) -> UserCatalogue:
+        n, every = len(self.pos), torch.arange(len(self.pos))
+        place = np.arange(n) if self.batch.at is None else self.batch.at
+        own = OwnItems(self.pos, every, every, n)
+        return UserCatalogue(self.by.p, self.common, every, own, np.arange(n + 1), place, True, self.by.largest)
+
+    def by_user(self) -> None:
+        return None
+
+    @cached_property
+    def ids(self) -> Tensor:
+        return self.of_rows(self.drawn.expand(len(self.pos), -1))
+
+    @cached_property
+    def logq(self) -> Tensor:
+        return self.of_rows(torch.as_tensor(self.batch.negatives.logq).to(self.pos).expand(len(self.pos), self.drawn.shape[1]))
+
+    def of_rows(self, scores: Tensor) -> Tensor:
+        """(B, n) → (B, n − 1): the positive of a row is not its own negative."""
+        n = scores.shape[1]
         if self.batch.at is None:
-            return square.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
-        place = torch.from_numpy(self.batch.at).to(square.device)[:, None]
-        others = torch.arange(n - 1, device=square.device).expand(len(square), -1)
-        return square.gather(1, others + (others >= place))
+            return scores.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
+        place = torch.from_numpy(self.batch.at).to(scores.device)[:, None]
+        others = torch.arange(n - 1, device=scores.device).expand(len(scores), -1)
+        return scores.gather(1, others + (others >= place))
 
 
-def similarities(dots: Tensor, positions: Tensor, lengths: tuple[Tensor, Tensor] | None) -> Tensor:
-    """The scores from products (B, n) with the items at `positions`: the products, or −|p − v|² with squared lengths."""
-    return dots if lengths is None else 2 * dots - lengths[0][:, None] - lengths[1][positions]
+class Replacing(Shared):
+    """Shared negatives that are items of a row's user are replaced by other items, in this row alone."""
+
+    def sums(self) -> SampledScores:
+        return Drawn.sums(self)
+
+    @cached_property
+    def places(self) -> tuple[Tensor, Tensor]:
+        """The rows and columns of negatives that others replace."""
+        replaced = self.batch.negatives.replaced
+        rows, columns = (torch.from_numpy(each).to(self.pos.device) for each in (replaced.rows, replaced.columns))
+        return rows, columns
+
+    @cached_property
+    def ids(self) -> Tensor:
+        items = torch.from_numpy(self.batch.negatives.replaced.items).to(self.drawn)
+        return self.drawn.expand(len(self.pos), -1).index_put(self.places, items)
+
+    def of_rows(self, scores: Tensor) -> Tensor:
+        replacing = self.by.single(self.places[0], self.items.positions(self.batch.negatives.replaced.items))
+        return scores.index_put(self.places, replacing)
+
+
+def negatives_of(batch: Batch, *given: Any) -> Drawn:
+    """The negatives of a batch that has some, as its way of sampling has them; `given` as for `Drawn`."""
+    if batch.negatives.replaced is not None:
+        return Replacing(batch, *given)
+    if batch.in_batch:
+        return InBatch(batch, *given)
+    return (Shared if len(batch.negatives.items) == 1 else Drawn)(batch, *given)

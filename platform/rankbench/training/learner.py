@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
-from rankbench.models.exchange import Alone, Exchange
+from rankbench.models.exchange import Exchange
 from rankbench.models.spec import EmbeddingModel, vectors_of
 from rankbench.training.adam import DenseAdam, RowAdam
 from rankbench.training.batches import Rows
@@ -44,18 +44,17 @@ class Learner(Protocol):
     def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
 
 
-def learner(encoder: EmbeddingModel, p: TrainingParams, unit_ball: bool = False, exchange: Exchange | None = None) -> Learner:
+def learner(encoder: EmbeddingModel, p: TrainingParams, unit_ball: bool, exchange: Exchange) -> Learner:
     """The learner that suits the encoder and the optimiser of `p`. With `unit_ball`, vectors are projected after each step."""
-    exchange = exchange or Alone()
     decay = p.weight_decay if p.decay == "gradient" else 0.0
     if encoder.plain and p.optimizer == "row-adam":
         optimizers = [RowAdam(table, decay, p.adam_eps) for table in _tables(encoder)]
-        return RowLearner(encoder, p.learning_rate, optimizers, decay, exchange)
+        return RowLearner(encoder, p.learning_rate, decay, exchange, optimizers)
     # The penalty and the projection act on idle rows in every step, so that these steps cannot be applied at once.
     if encoder.plain and compiled(encoder.users.device) and not decay and not unit_ball:
         optimizers = [TableAdam(table, p.adam_eps) for table in _tables(encoder)]
-        return RowLearner(encoder, p.learning_rate, optimizers, exchange=exchange)
-    return DenseLearner(encoder, p.learning_rate, decay, p.adam_eps, exchange)
+        return RowLearner(encoder, p.learning_rate, decay, exchange, optimizers)
+    return DenseLearner(encoder, p.learning_rate, decay, exchange, p.adam_eps)
 
 
 def _tables(encoder: EmbeddingModel) -> list[Tensor]:
@@ -63,22 +62,17 @@ def _tables(encoder: EmbeddingModel) -> list[Tensor]:
 
 
 class RowLearner:
-    """`optimizers` are those of the encoder's users and items; `weight_decay` acts on the gradient of its other parameters."""
+    """`optimizers` are those of the encoder's users and items; `decay` acts on the gradient of its other parameters."""
 
     def __init__(
-        self,
-        encoder: EmbeddingModel,
-        learning_rate: float,
-        optimizers: Sequence[RowAdam],
-        weight_decay: float = 0.0,
-        exchange: Exchange | None = None,
+        self, encoder: EmbeddingModel, learning_rate: float, decay: float, exchange: Exchange, optimizers: Sequence[RowAdam]
     ):
         self.tables, self.optimizers, self.learning_rate = _tables(encoder), optimizers, learning_rate
-        self.exchange = exchange or Alone()
+        self.exchange = exchange
         self.touched: list[tuple[Rows, np.ndarray | None]] = []
         self.batch_items: np.ndarray | None = None
         others = [each for name, each in encoder.named_parameters() if name not in ("users", "items")]
-        group = {"params": others, "lr": learning_rate, "weight_decay": weight_decay}
+        group = {"params": others, "lr": learning_rate, "weight_decay": decay}
         self.others = DenseAdam([group], optimizers[0].eps) if others else None
 
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
@@ -146,17 +140,9 @@ class RowLearner:
 
 
 class DenseLearner(DenseAdam):
-    def __init__(
-        self,
-        encoder: EmbeddingModel,
-        learning_rate: float,
-        weight_decay: float,
-        eps: float,
-        exchange: Exchange | None = None,
-    ):
-        groups = [{"params": list(encoder.parameters()), "lr": learning_rate, "weight_decay": weight_decay}]
-        super().__init__(groups, eps)
-        self.encoder, self.exchange = encoder, exchange or Alone()
+    def __init__(self, encoder: EmbeddingModel, learning_rate: float, decay: float, exchange: Exchange, eps: float):
+        super().__init__([{"params": list(encoder.parameters()), "lr": learning_rate, "weight_decay": decay}], eps)
+        self.encoder, self.exchange = encoder, exchange
 
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
         self.encoder.train()

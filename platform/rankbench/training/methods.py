@@ -25,13 +25,17 @@ from rankbench.losses.spec import LOSSES, Loss
 from rankbench.losses.spec import registered as losses
 from rankbench.models.spec import MODELS, Encoder
 from rankbench.models.spec import registered as encoders
-from rankbench.training.pair_scores import why_not
 from rankbench.training.params import TrainedParams, TrainingParams
 from rankbench.training.steps import steps
 
 NEGATIVES = ("n_negatives", "shared_negatives", "sampler", "popularity_power")
 SHARED = ("learning_rate", "weight_decay")  # of what all losses share, what depends on the loss
 SAVE_EVERY = 10.0  # seconds of training between checkpoints
+_READS = {
+    "catalogue": "the scores of all items in each step, each a pass of the network",
+    "rivals": "similarities of two items",
+    "user_vectors": "the vectors of users as those of a product",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +113,7 @@ class Trained(Iterative):
         loss = parameters(self.loss.params, _of(self.loss.params, values), source)
         p = TrainedParams(loss, parameters(encoder, _of(encoder, values), source), training)
         if chosen.work:
-            problem = why_not(self.loss, training)
+            problem = _why_no_pairs(self.loss, training)
             require(not problem, f"{source}: {self.name} does not train model={chosen.name}, which scores pairs: {problem}")
             try:
                 self.pair_work(p)
@@ -170,6 +174,24 @@ def _why_no_negatives(loss: Loss, training: TrainingParams) -> str:
         return "no negatives are drawn, because the loss reads the whole catalogue"
     sampler = loss.sampler if training.sampler == "auto" else training.sampler
     return "with sampler=in-batch, the negatives are items of the batch, which decay already" if sampler == "in-batch" else ""
+
+
+def _why_no_pairs(loss: Loss, p: TrainingParams) -> str:
+    """Why `loss` cannot be trained with `p` on an encoder that scores pairs, as half a sentence; empty if it can."""
+    similarity = loss.similarity if p.similarity == "auto" else p.similarity
+    if loss.similarity == "distance" or loss.unit_ball:
+        return "it needs distances of vectors"
+    reads = [_READS[need] for need in sorted(loss.needs) if need in _READS]
+    if reads:
+        return f"it reads {reads[0]}"
+    if similarity != "dot":
+        fixed = loss.only_because
+        return f"it needs cosines, because {fixed}" if fixed else f"it has no {similarity}; use similarity=dot"
+    if p.objective == "catalogue":
+        return "objective=catalogue needs products of vectors"
+    if p.temperature != 1 or p.precision != "float32":
+        return "temperature and precision are those of products of vectors"
+    return ""
 
 
 def _of(part: type, values: Mapping[str, Any]) -> dict[str, Any]:

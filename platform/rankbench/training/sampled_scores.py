@@ -65,9 +65,7 @@ class _LogSumExp(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor):
         weight = grad.numpy() / (ctx.sums * ctx.sums.dtype.type(ctx.tau))
-        out = np.empty_like(ctx.powers)
-        in_parallel(_weighted, len(out), out.size, ctx.powers, weight, out)
-        return torch.from_numpy(out), None
+        return torch.from_numpy(ctx.powers) * torch.from_numpy(weight)[:, None], None
 
 
 @kernel
@@ -102,14 +100,6 @@ def _exponentials(x, n, scale, out, sums, top, start, stop):
             last[: n - whole] = x[first + whole : first + n]
             _exp(last, np.int64(0), np.int64(1), scale, largest, last_out, np.int64(0), sums, np.int64(row))
             out[first + whole : first + n] = last_out[: n - whole]
-
-
-@numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
-def _weighted(powers, weight, out, start, stop):
-    for row in range(start, stop):
-        factor, given, result = weight[row], powers[row], out[row]
-        for j in range(len(given)):
-            result[j] = factor * given[j]
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"}, error_model="numpy")

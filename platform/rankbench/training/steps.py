@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,27 +12,12 @@ import scipy.sparse as sp
 from rankbench.core.errors import NumericalError
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.crew import Crew
-from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss
 from rankbench.training.crewed_trainer import CrewedTrainer
 from rankbench.training.params import TrainedParams
 from rankbench.training.schedule import Schedule
 from rankbench.training.trainer import Trainer
-
-
-class Epochs(Protocol):
-    """What `steps` needs of a trainer."""
-
-    def scheduled_epoch(self, number: int, schedule: Schedule) -> float: ...
-
-    def model(self) -> Recommender: ...
-
-    def arrays(self) -> dict[str, np.ndarray]: ...
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def steps(
@@ -51,7 +35,7 @@ def steps(
     Raises NumericalError if the loss is not finite, and with a crew the errors of `Crew`.
     """
     given = X, p, loss, seed, dtype, device
-    trainer: Epochs = Trainer(*given) if crew is None else CrewedTrainer(crew, *given)
+    trainer = Trainer(*given) if crew is None else CrewedTrainer(crew, *given)
     training = p.training
     schedule = Schedule(training.schedule, training.learning_rate, training.epochs, training.warmup)
     number, mean, seconds = 0, math.nan, 0.0

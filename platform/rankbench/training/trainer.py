@@ -30,12 +30,14 @@ from rankbench.models.spec import registered as encoders
 from rankbench.solvers.als.start import fitted_ials
 from rankbench.training.adam import DenseAdam
 from rankbench.training.batches import Batch, Rows, touched_items
+from rankbench.training.draws import drawn_positives
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed
-from rankbench.training.negatives import Negatives, NegativeSampler, drawn_positives, require_other_items
+from rankbench.training.negatives import Negatives, NegativeSampler, require_other_items
 from rankbench.training.params import TrainedParams
+from rankbench.training.row_scores import unit
 from rankbench.training.schedule import Schedule
-from rankbench.training.scoring import catalogue_scores_of, own_items, scores_of, unit
+from rankbench.training.scoring import catalogue_scores_of, own_items, scores_of
 from rankbench.training.subnormals import flushed
 
 
@@ -196,7 +198,7 @@ class Trainer:
             s = catalogue_scores_of(loss, part, users, items.vectors, self.X, left_out, p.temperature)
         else:
             own = None if read is None else own_items(self.X, part.users)
-            by_row = self._row_vectors(part)
+            by_row = self.encoder.row_vectors(*part.on(self.device))
             rows = None if by_row is None else self.encoder.on_direction(unit(by_row, self.loss.similarity))
             pairs = self.encoder if isinstance(self.encoder, PairModel) else None
             s = scores_of(loss, part, users, items, self.X, every_item, own, p.precision, p.temperature, rows, pairs)
@@ -206,7 +208,9 @@ class Trainer:
         total = share * rows.mean()
         terms = [(self.state and self.state.own_loss(s), share)]
         if not (self.state and self.state.alone):
-            terms += [(self._loss_of_encoder(batch), 1 / self.exchange.size), (self._decay(part, users, items, by_row), share)]
+            # Every worker computes the encoder's loss of the whole batch, because it may compare rows.
+            own_loss = self.encoder.own_loss(*batch.on(self.device))
+            terms += [(own_loss, 1 / self.exchange.size), (self._decay(part, users, items, by_row), share)]
         for term, weight in terms:
             total = total if term is None else total + weight * term
         (self._weight_of(batch) * total).backward()
@@ -236,16 +240,6 @@ class Trainer:
             return batch, 1.0
         at = np.flatnonzero(owned(batch.users, self.exchange))
         return (batch.part(at), len(at) / len(batch.users)) if len(at) else (batch.part(np.zeros(1, np.int64)), 0.0)
-
-    def _loss_of_encoder(self, batch: Batch) -> Tensor | None:
-        """The encoder's own loss of the whole batch, which every worker computes, because it may compare rows."""
-        users, items = (torch.from_numpy(ids).to(self.device) for ids in (batch.users, batch.items))
-        return self.encoder.own_loss(users, items)
-
-    def _row_vectors(self, batch: Batch) -> Tensor | None:
-        """The vectors of the rows' users, where the encoder has one per row."""
-        users, items = (torch.from_numpy(ids).to(self.device) for ids in (batch.users, batch.items))
-        return self.encoder.row_vectors(users, items)
 
     def _decay(self, batch: Batch, users: Rows, items: Rows, by_row: Tensor | None) -> Tensor | None:
         """The penalty λ/2 · mean over rows of |u|² + |i|², with the mean of |j|² over the row's negatives j if they decay.

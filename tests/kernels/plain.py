@@ -1,16 +1,11 @@
-"""The operations of the room `kernels` and of `catalogue.py` in plain PyTorch, with gradients by autograd.
-
-The tests compare the fast paths with these functions. They build what the fast paths avoid: vectors gathered for every pair
-(B, n, d), and the scores of all items (B, n_items).
+"""The operations of the room `kernels` in plain PyTorch, with gradients by autograd, from vectors gathered for every pair
+(B, n, d) and the scores of all items (B, n_items).
 """
-
-from __future__ import annotations
 
 from torch import Tensor
 from torch.nn.functional import logsigmoid, normalize, softplus
 
 from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS, SOFTPLUS_OF_SIGMOID
-from rankbench.losses.others import ScoreTable
 
 
 def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
@@ -26,11 +21,6 @@ def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
 def unit_rows(table: Tensor) -> Tensor:
     """The rows of `table` divided by their lengths, (n, d)."""
     return normalize(table, dim=1)
-
-
-def catalogue(rows: Tensor, items: Tensor) -> ScoreTable:
-    """The scores rows @ items.T of all items, (B, n_items), which `ChunkedCatalogue` never holds at once."""
-    return ScoreTable(rows @ items.T, complete=True)
 
 
 def catalogue_sum(
