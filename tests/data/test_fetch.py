@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rankbench.core.errors import DataError, DownloadError
-from rankbench.data.addresses import without_query
-from rankbench.data.cards import load_card
+from rankbench.data.cards import load_card, without_query
 from rankbench.data.download import download
 from rankbench.data.fetch import fetch
 from rankbench.data.prepare import prepare

@@ -10,10 +10,10 @@ from rankbench.core.environment import Environment, require_environment
 from rankbench.core.errors import ConfigError, DataError, require
 from rankbench.core.plain import plain, plain_mapping
 from rankbench.data.cards import Card, load_card
-from rankbench.data.layouts import ARCHIVES
 from rankbench.data.own import card_of_data, card_of_path, is_data, refused
 from rankbench.data.prepare import Dataset
 from rankbench.data.prepare import prepare as prepare_card
+from rankbench.data.raw import ARCHIVES
 
 # Of the names of files, so that a file in the working folder can be told from a dataset.
 SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".inter", ".dat", ".data", ".txt", ".gz", *ARCHIVES)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from encodings.aliases import aliases
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, shown
+from rankbench.core.errors import ConfigError, printable, shown
 from rankbench.core.names import Name
 from rankbench.core.registry import nearest
 from rankbench.core.wording import MD5, SHA256
-from rankbench.data.addresses import filename_of, holds_an_account, without_query
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import SplitSpec, protocols
 
@@ -27,6 +27,12 @@ def _names_a_file(path: str) -> str:
     if Path(path).name in ("", "..") or "\0" in path:
         raise ValueError(f"must end in a file name, got {shown(path)}")
     return path
+
+
+def without_query(url: str) -> str:
+    """Return the address for messages and records: without its query, which may be a key that gives access to the file."""
+    address, question, _ = url.partition("?")
+    return printable(address) + ("?..." if question else "")
 
 
 LocalFile = Annotated[str, AfterValidator(_names_a_file)]
@@ -51,7 +57,7 @@ class RemoteFile(Strict):
         if (self.url is None) == (self.file is None):
             raise ValueError("give either url or file")
         if self.url is not None:
-            if holds_an_account(self.url):  # first, because no other message may repeat it
+            if "@" in urlsplit(self.url).netloc:  # first, because no other message may repeat it
                 raise ValueError("an address with a user name or password would be stored with every result; download the file")
             if not self.url.startswith("https://"):
                 raise ValueError(f"only https:// is downloaded, got {shown(without_query(self.url))}")
@@ -60,7 +66,7 @@ class RemoteFile(Strict):
 
     @property
     def filename(self) -> str:
-        return Path(self.file).name if self.file is not None else filename_of(self.url)
+        return PurePosixPath(urlsplit(self.url).path if self.file is None else self.file).name
 
 
 class Mirror(Strict):

@@ -16,6 +16,20 @@ MISSING_TEXT = r"^$|^[nN][aA][nN]$"
 ADVICE = "; `prepare: [drop_missing]` in the card drops rows without one, and counts them"
 LONGEST_TEXT = 1000  # bytes of an id; a hash has 40, and few links have hundreds
 Locate = Callable[[int], str]  # a row of the table → its file and line, for messages
+UNREADABLE = (pa.ArrowException, OSError, ValueError)  # what Arrow raises for damaged pages and values that do not fit
+
+TEXT = (
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary, pa.types.is_large_binary,
+)  # fmt: skip
+NUMBER = (pa.types.is_integer, pa.types.is_floating)
+MISSING = (pa.types.is_null,)
+ID = (*NUMBER, *TEXT)
+TYPES = {
+    "user": ID,
+    "item": ID,
+    "value": (*NUMBER, *TEXT, *MISSING, pa.types.is_decimal),
+    "time": (*NUMBER, *TEXT, *MISSING, pa.types.is_timestamp, pa.types.is_date),
+}
 
 
 def interactions(columns: dict[str, pa.ChunkedArray], locate: Locate, keep_missing: bool = False) -> pa.Table:
@@ -129,3 +143,25 @@ def _converted(column: pa.ChunkedArray, convert: Callable, expected: str, locate
     value = column[first].as_py()
     advice = ADVICE if re.search(MISSING_TEXT, str(value)) else ""
     raise DataError(f"{locate(first)}: expected {expected}, found {printable(repr(value))}{advice}")
+
+
+def require_type(name: str, kind: pa.DataType, column: str, source: str) -> None:
+    """Raise DataError if a column of type `kind` cannot be the user, item, value or time, as `name` says."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not any(fits(kind) for fits in TYPES[name]):
+        expected = "whole numbers or text" if name in ("user", "item") else "numbers, dates or text"
+        raise DataError(f"{source}: the column {column!r} is {printable(str(kind))}; {name} needs {expected}")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type is text, perhaps as a dictionary."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(fits(kind) for fits in TEXT)
+
+
+def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column without dictionary encoding, text as strings. Raises pa.ArrowInvalid if text is not valid UTF-8."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    result = column.cast(pa.string() if is_text(kind) else kind)
+    result.validate(full=True)
+    return result

@@ -25,7 +25,7 @@ from urllib3.exceptions import HTTPError
 
 from rankbench.core.errors import DataError, DownloadError, StorageError, printable
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
-from rankbench.data.addresses import without_query
+from rankbench.data.cards import without_query
 
 TRIES = 5
 LONGEST_WAIT = 60  # seconds between two attempts, whatever the server asks for

@@ -12,14 +12,12 @@ from filelock import FileLock
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.files import make_folder, write_json, write_text
-from rankbench.data.addresses import without_query
-from rankbench.data.cards import Card, Read, RemoteFile
+from rankbench.data.cards import Card, Read, RemoteFile, without_query
 from rankbench.data.checksums import checksums
 from rankbench.data.download import Progress, download
 from rankbench.data.formats import format_of_file, format_of_names
 from rankbench.data.interactions import PARTS
-from rankbench.data.layouts import is_archive, names_below
-from rankbench.data.raw import RawFile
+from rankbench.data.raw import RawFile, is_archive, names_below
 from rankbench.data.readers import finder, layout_of
 from rankbench.data.readers.parquet import MIRROR
 

@@ -30,8 +30,7 @@ from rankbench.core.files import atomic_folder, write_text
 from rankbench.core.names import checked_name
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Card, read_card
-from rankbench.data.column_types import UNREADABLE, decoded, require_type
-from rankbench.data.columns import ADVICE, interactions
+from rankbench.data.columns import ADVICE, UNREADABLE, decoded, interactions, require_type
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import protocols
 from rankbench.data.recognise import ONCE, recognise

@@ -9,6 +9,7 @@ import codecs
 import gzip
 import io
 import lzma
+import os
 import struct
 import tarfile
 import zipfile
@@ -34,6 +35,8 @@ ZIPPED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LARGEST_RATIO = 100
 HARMLESS_BYTES = 64 << 20
 BLOCK = 8 << 20  # bytes of text at a time
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+DEEPEST, MOST_NAMES = 4, 10_000  # of a folder: a dataset is not a home folder
 ENCODED = "`read: {{encoding: {0}}}` in a card, `--encoding {0}` of `data import`"
 NOT_UTF8 = f"not utf-8 text; if it has another encoding, name it: {ENCODED.format('latin-1')}"
 
@@ -140,6 +143,22 @@ class RawFile:
 
     def _bounded(self, file: IO[bytes]) -> IO[bytes]:
         return io.BufferedReader(_Bounded(file, self.limit(), self.path), 1 << 20)
+
+
+def is_archive(path: Path) -> bool:
+    return path.name.lower().endswith(ARCHIVES)
+
+
+def names_below(folder: Path) -> list[str]:
+    """The names of the files below `folder`, relative to it, sorted. Hidden files and links to folders are left out."""
+    names = []
+    for root, folders, files in os.walk(folder):
+        here = Path(root).relative_to(folder)
+        folders[:] = sorted(each for each in folders if not each.startswith(".")) if len(here.parts) < DEEPEST else []
+        names += [(here / file).as_posix() for file in sorted(files) if not file.startswith(".")]
+        if len(names) > MOST_NAMES:
+            raise DataError(f"{folder}: more than {MOST_NAMES:,} files; name the folder of one dataset")
+    return names
 
 
 def blocks_of_lines(file: IO[bytes], source: str, encoding: str = "utf-8") -> Iterator[tuple[int, bytes]]:

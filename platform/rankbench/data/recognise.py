@@ -20,9 +20,8 @@ from rankbench.data.cards import Card, Read
 from rankbench.data.columns import ADVICE
 from rankbench.data.fetch import fetch
 from rankbench.data.formats import first_lines, format_of_file, format_of_names
-from rankbench.data.layouts import is_archive, names_below, parts_by_word, visible
-from rankbench.data.raw import RawFile
-from rankbench.data.readers import finder, layout_of, reader
+from rankbench.data.raw import RawFile, is_archive, names_below
+from rankbench.data.readers import finder, layout_of, parts_by_word, reader, visible
 from rankbench.data.readers.delimited import SEPARATORS, require_few_columns
 from rankbench.data.readers.parquet import opened
 

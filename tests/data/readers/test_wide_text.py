@@ -12,7 +12,7 @@ from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import parquet, reader
-from rankbench.data.wide_text import NO_DICTIONARY
+from rankbench.data.readers.parquet import NO_DICTIONARY
 
 TEXTS = ["u7", "é", "", None, "u7", "x" * 1000] * 50
 

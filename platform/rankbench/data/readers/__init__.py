@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -15,9 +16,23 @@ import pyarrow as pa
 from rankbench.core.errors import ConfigError, DataError, shown
 from rankbench.core.plugins import exits_are_errors, load_configured
 from rankbench.core.registry import Registry
-from rankbench.data.layouts import Finder, Layout
 
 F = TypeVar("F", bound=Callable[..., Any])
+# The names that libraries give to a part.
+PART_WORDS = {"train": "train", "training": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of a dataset, by their names in its folder or archive. `parts`: part → name; `companions`: what the reader
+    calls a further file → name.
+    """
+
+    parts: dict[str, str]
+    companions: dict[str, str] = field(default_factory=dict)
+
+
+Finder = Callable[[list[str], str], Layout]
 
 
 @dataclass(frozen=True)
@@ -105,3 +120,23 @@ def _registered(format: str) -> Reader:
     if format in FORMATS:
         importlib.import_module(f"{__name__}.{format.replace('-', '_')}")
     return READERS.get(format)
+
+
+def visible(names: Iterable[str]) -> list[str]:
+    """`names` without those that archives of other systems add."""
+    return [name for name in names if not name.startswith("__MACOSX/") and not PurePosixPath(name).name.startswith(".")]
+
+
+def parts_by_word(names: Iterable[tuple[str, str]], source: str) -> dict[str, str]:
+    """part → name, for `names` after the words that tell their parts, such as train or val; empty without train and test.
+
+    Raises DataError if two names are the same part.
+    """
+    parts: dict[str, str] = {}
+    for word, name in names:
+        if (part := PART_WORDS.get(word.lower())) is None:
+            continue
+        if part in parts:
+            raise DataError(f"{source}: both {parts[part]} and {name} are the {part} part; name the files in source.files")
+        parts[part] = name
+    return parts if {"train", "test"} <= set(parts) else {}

@@ -13,9 +13,8 @@ from pathlib import PurePosixPath
 import pyarrow as pa
 
 from rankbench.core.errors import DataError
-from rankbench.data.layouts import Layout, parts_by_word, visible
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import delimited, reads
+from rankbench.data.readers import Layout, delimited, parts_by_word, reads, visible
 
 
 def find(names: list[str], source: str) -> Layout:

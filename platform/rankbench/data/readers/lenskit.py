@@ -20,13 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rankbench.core.errors import DataError, first_line, printable
-from rankbench.data.column_types import UNREADABLE, decoded, is_text
-from rankbench.data.columns import interactions
-from rankbench.data.layouts import Layout, visible
+from rankbench.data.columns import UNREADABLE, decoded, interactions, is_text
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import reads
-from rankbench.data.readers.parquet import batches, opened, row_of
-from rankbench.data.wide_text import cut, text_lengths
+from rankbench.data.readers import Layout, reads, visible
+from rankbench.data.readers.parquet import batches, cut, opened, row_of, text_lengths
 
 MOST_BYTES = 1 << 20  # of schema.json
 

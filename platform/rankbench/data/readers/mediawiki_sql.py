@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 from rankbench.core.errors import DataError
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reads
-from rankbench.data.sql_dump import LENGTH, NUMBER, TEXT, rows
+from rankbench.data.sql_dump import rows
 
 ARTICLES = 0  # the namespace
+NUMBER, TEXT = pa.int64(), pa.binary()
 
 
 @reads("mediawiki-sql")
@@ -77,10 +78,10 @@ def _leads_to(raw: RawFile | None, pages: _Pages) -> np.ndarray:
     if raw is None:
         return leads_to
     leads_to[pages.is_redirect] = -1
-    columns = {"rd_from": NUMBER, "rd_namespace": NUMBER, "rd_title": TEXT, "rd_interwiki": LENGTH}
+    columns = {"rd_from": NUMBER, "rd_namespace": NUMBER, "rd_title": TEXT, "rd_interwiki": TEXT}
     for batch in rows(raw, "redirect", columns):
         articles = _articles(batch, "rd_namespace")
-        local = articles.filter(pc.equal(articles["rd_interwiki"], 0))
+        local = articles.filter(pc.equal(articles["rd_interwiki"], b""))
         source, target = _position(pages.ids, local["rd_from"].to_numpy()), pages.called(local["rd_title"])
         known = (source >= 0) & (target >= 0) & pages.is_redirect[source]
         leads_to[source[known]] = pages.ids[target[known]]

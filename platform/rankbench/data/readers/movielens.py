@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from rankbench.core.errors import DataError, printable, shown
-from rankbench.data.layouts import Layout, visible
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import delimited, reads
+from rankbench.data.readers import Layout, delimited, reads, visible
 
 RATINGS = ("u.data", "ratings.dat", "ratings.csv")
 BY_NAME = {"user": "userId", "item": "movieId", "value": "rating", "time": "timestamp"}

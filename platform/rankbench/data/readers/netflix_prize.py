@@ -9,12 +9,14 @@ and so on, such as training_set.tar of the first publication.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import IO
 
-import numba
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 
 from rankbench.core.errors import DataError, printable
 from rankbench.data import tar
@@ -22,10 +24,10 @@ from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
 BATCH = 1 << 18  # minimum number of ratings in one table
-SECONDS_PER_DAY = 86400
-DAYS_BEFORE_1970 = 719468  # from 1 March of the year 0, the first day of the calendar computation below
+MOVIE = re.compile(rb"\d{1,18}:")
 NO_MOVIE = -1
-NO_DATE = -(1 << 31)
+RATING = {"user": pa.uint64(), "value": pa.uint16(), "time": pa.date32()}  # the columns of a line
+COLUMNS = pa.schema({"user": pa.int64(), "item": pa.int64(), "value": pa.float64(), "time": pa.int64()})
 
 
 @reads("netflix-prize")
@@ -35,21 +37,22 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
 
     Raises DataError naming a line that has neither form, or a rating before the first movie.
     """
-    batch: list[tuple[np.ndarray, ...]] = []
+    names = ["user", "item", *(name for name in ("value", "time") if getattr(raw.spec, name) is not None)]
+    batch: list[pa.Table] = []
     with raw.open() as file:
         for source, text in _texts(file, raw):
             movie = NO_MOVIE
             for number, block in blocks_of_lines(text, source, raw.spec.encoding):
-                letters = np.frombuffer(block if block.endswith(b"\n") else block + b"\n", np.uint8)
-                *columns, n, movie, bad = _parse(letters, movie, int(np.count_nonzero(letters == ord(","))) // 2)
-                if bad >= 0:
-                    raise _malformed(source, number, block, bad, movie)
-                batch.append(tuple(column[:n] for column in columns))
-                if sum(len(user) for user, *_ in batch) >= BATCH:
-                    yield _table(batch, raw)
+                try:
+                    table, movie = _ratings(block, movie)
+                except ValueError:  # which pa.ArrowInvalid is
+                    raise _malformed(source, number, block, movie) from None
+                batch.append(table)
+                if sum(map(len, batch)) >= BATCH:
+                    yield pa.concat_tables(batch).select(names)
                     batch = []
     if batch:
-        yield _table(batch, raw)
+        yield pa.concat_tables(batch).select(names)
 
 
 def _texts(file: IO[bytes], raw: RawFile) -> Iterator[tuple[str, IO[bytes]]]:
@@ -61,91 +64,50 @@ def _texts(file: IO[bytes], raw: RawFile) -> Iterator[tuple[str, IO[bytes]]]:
         yield f"{raw.path}: {printable(name)}", text
 
 
-def _table(batch: list[tuple[np.ndarray, ...]], raw: RawFile) -> pa.Table:
-    user, item, rating, day = (np.concatenate(column) for column in zip(*batch, strict=True))
-    columns = {"user": user, "item": item}
-    if raw.spec.value is not None:
-        columns["value"] = rating.astype(np.float64)
-    if raw.spec.time is not None:
-        columns["time"] = day.astype(np.int64) * SECONDS_PER_DAY
-    return pa.table(columns)
+def _ratings(block: bytes, movie: int) -> tuple[pa.Table, int]:
+    """The ratings of whole lines, and the movie of the line that follows; `movie`: that of the first line.
+
+    Raises ValueError for a malformed line, or a rating before the first movie.
+    """
+    letters = np.frombuffer(block if block.endswith(b"\n") else block + b"\n", np.uint8)
+    ends = np.flatnonzero(letters == ord("\n")) + 1
+    lengths = np.diff(ends, prepend=0)
+    is_movie = (lengths > 1) & (letters[ends - 2] == ord(":"))
+    is_rating = (lengths > 1) & ~is_movie
+    movies = [movie]
+    for line in np.flatnonzero(is_movie):
+        if not MOVIE.fullmatch(name := block[ends[line] - lengths[line] : ends[line] - 1]):
+            raise ValueError("not a movie")
+        movies.append(int(name[:-1]))
+    item = np.asarray(movies, np.int64)[np.cumsum(is_movie)[is_rating]]
+    if not len(item):
+        return COLUMNS.empty_table(), movies[-1]
+    if item[0] == NO_MOVIE:
+        raise ValueError("no movie")
+    text = letters[np.repeat(is_rating, lengths)].tobytes()
+    options = csv.ReadOptions(column_names=list(RATING))
+    types = csv.ConvertOptions(column_types=RATING, null_values=[])
+    table = csv.read_csv(pa.BufferReader(text), options, csv.ParseOptions(quote_char=False), types)
+    seconds = table["time"].cast(pa.timestamp("s")).cast(pa.int64())
+    return pa.table([table["user"].cast(pa.int64()), item, table["value"].cast(pa.float64()), seconds], COLUMNS), movies[-1]
 
 
-def _malformed(source: str, number: int, block: bytes, position: int, movie: int) -> DataError:
-    line = block[position:].partition(b"\n")[0]
-    number += block.count(b"\n", 0, position)
-    shown = printable(repr(line[:40].decode(errors="replace")))
+def _malformed(source: str, number: int, block: bytes, movie: int) -> DataError:
+    """The error for the first malformed line, which is found by bisection."""
+
+    def is_bad(line: int) -> bool:
+        """Whether the lines up to this one have a malformed one."""
+        try:
+            _ratings(b"\n".join(lines[: line + 1]), movie)
+        except ValueError:
+            return True
+        return False
+
+    lines = block.split(b"\n")
+    first = bisect_left(range(len(lines)), True, key=is_bad)
+    movie = _ratings(b"\n".join([*lines[:first], b""]), movie)[1]
+    number += first
+    shown = printable(repr(lines[first][:40].decode(errors="replace")))
     if movie == NO_MOVIE:
         return DataError(f"{source}:{number}: expected a line with the movie first, such as 12:, found {shown}")
     return DataError(f"{source}:{number}: expected a movie, as in 12:, or a rating, as in 7,4,2005-09-06, found {shown}")
-
-
-@numba.njit(nogil=True, cache=True)
-def _parse(text, movie, most):
-    """Returns (user, item, rating, day, n, movie, bad) of whole lines: the first four (most,), filled up to n; `day` counts
-    from 1970, `movie` is the movie of the next line, `bad` the start of the first malformed line, or -1.
-    """
-    user, item = np.empty(most, np.int64), np.empty(most, np.int64)
-    rating, day = np.empty(most, np.int16), np.empty(most, np.int32)
-    n, at = 0, 0
-    while at < len(text):
-        start = at
-        if text[at] == ord("\n"):
-            at += 1
-            continue
-        first, at = _number(text, at, 18)
-        if first < 0:
-            return user, item, rating, day, n, movie, start
-        if text[at] == ord(":") and text[at + 1] == ord("\n"):
-            movie = first
-            at += 2
-            continue
-        if text[at] != ord(",") or movie < 0:
-            return user, item, rating, day, n, movie, start
-        stars, at = _number(text, at + 1, 4)
-        if stars < 0 or text[at] != ord(","):
-            return user, item, rating, day, n, movie, start
-        date, at = _date(text, at + 1)
-        if date == NO_DATE or text[at] != ord("\n"):
-            return user, item, rating, day, n, movie, start
-        user[n], item[n], rating[n], day[n] = first, movie, stars, date
-        n += 1
-        at += 1
-    return user, item, rating, day, n, movie, -1
-
-
-@numba.njit(nogil=True, cache=True)
-def _number(text, at, most_digits):
-    """The whole number at `at`, or -1, and the position after it. The text ends in a line end, where a number stops."""
-    value, start = 0, at
-    while ord("0") <= text[at] <= ord("9"):
-        if at - start == most_digits:
-            return -1, at
-        value = 10 * value + (text[at] - ord("0"))
-        at += 1
-    return (value if at > start else -1), at
-
-
-@numba.njit(nogil=True, cache=True)
-def _date(text, at):
-    """Days from 1970 to the date yyyy-mm-dd at `at`, or NO_DATE, and the position after it."""
-    year, dash = _number(text, at, 4)
-    if year < 0 or dash != at + 4 or text[dash] != ord("-"):
-        return NO_DATE, at
-    month, dash = _number(text, at + 5, 2)
-    if dash != at + 7 or text[dash] != ord("-"):
-        return NO_DATE, at
-    day, end = _number(text, at + 8, 2)
-    if end != at + 10 or not 1 <= month <= 12 or not 1 <= day <= _days(year, month):
-        return NO_DATE, at
-    # Years that begin in March end with the leap day, and five months from March on have 153 days.
-    year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
-    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1
-    return days - DAYS_BEFORE_1970, end
-
-
-@numba.njit(nogil=True, cache=True)
-def _days(year, month):
-    if month == 2:
-        return 29 if (year % 4 == 0 and year % 100 != 0) or year % 400 == 0 else 28
-    return 30 if month in (4, 6, 9, 11) else 31

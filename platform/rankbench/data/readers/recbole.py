@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from rankbench.core.errors import DataError, printable, shown
 from rankbench.core.registry import nearest
-from rankbench.data.layouts import Layout, parts_by_word, visible
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import delimited, reads
+from rankbench.data.readers import Layout, delimited, parts_by_word, reads, visible
 
 USUAL: dict[str, str | int] = {"user": "user_id", "item": "item_id", "value": "rating", "time": "timestamp"}
 TYPES = ("token", "token_seq", "float", "float_seq")

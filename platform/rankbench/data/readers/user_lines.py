@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from rankbench.core.errors import DataError
-from rankbench.data.layouts import Layout, parts_by_word, visible
 from rankbench.data.raw import RawFile, blocks_of_lines
-from rankbench.data.readers import reads
+from rankbench.data.readers import Layout, parts_by_word, reads, visible
 
 LETTERS = b"-0123456789 \t"  # int() would also accept 1_000 and +1
 
