@@ -1,5 +1,6 @@
 """A card and its raw files, side by side in a folder; a server that misbehaves on purpose."""
 
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+sys.path.insert(0, str(Path(__file__).parent / "readers"))  # what stands beside the tests of readers
 
 
 @pytest.fixture

@@ -98,10 +98,10 @@ def test_a_cache_that_cannot_be_written_costs_a_reading_and_no_more(raw, tmp_pat
 
 
 def test_processes_that_remember_at_once_lose_nothing(tmp_path):
-    files = [written(tmp_path / f"{number}.csv", RAW + str(number)) for number in range(24)]
-    with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
+    files = [written(tmp_path / f"{number}.csv", RAW + str(number)) for number in range(12)]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         found = list(pool.map(_of_one, files, [tmp_path / "cache"] * len(files)))
-    assert found == [{"sha256": sha256(RAW + str(number))} for number in range(24)]
+    assert found == [{"sha256": sha256(RAW + str(number))} for number in range(12)]
     content = json.loads((tmp_path / "cache" / "checksums.json").read_text())
     assert {place: about["sha256"] for place, about in content["files"].items()} == {
         str(path.resolve()): each["sha256"] for path, each in zip(files, found, strict=True)

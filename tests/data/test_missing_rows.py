@@ -1,12 +1,12 @@
 """`drop_missing`: rows without a user, an item, a value or a time are dropped, by every reader, and counted."""
 
-import io
 import json
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import packed
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,12 +38,6 @@ def tabs(rows: list[tuple], head: str = "") -> str:
     return head + "\n".join(csv(rows).replace(",", "\t").split("\n")[1:])
 
 
-def parquet(rows: list[tuple]) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(dict(zip(NAMES, zip(*rows, strict=True), strict=True))), buffer)
-    return buffer.getvalue()
-
-
 def mixed() -> list[tuple]:
     """The gaps between the whole rows, the first and the last row among them."""
     rows = list(WHOLE)
@@ -57,7 +51,7 @@ FORMS = {
     "csv-nan": (csv(mixed(), "NaN"), READ),
     "json-null": (json_lines(mixed(), True), READ | {"format": "json-lines"}),
     "json-without-the-key": (json_lines(mixed(), False), READ | {"format": "json-lines"}),
-    "parquet": (parquet(mixed()), READ | {"format": "parquet"}),
+    "parquet": (packed.parquet(**dict(zip(NAMES, zip(*mixed(), strict=True), strict=True))), READ | {"format": "parquet"}),
     "recbole": (tabs(mixed(), "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"), {"format": "recbole"}),
     "cornac": (tabs(mixed()), {"format": "cornac"}),
     # As pandas writes it by itself.
@@ -66,11 +60,10 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("step", ["drop_missing", {"drop_missing": True}], ids=["bare", "mapping"])
-def test_every_reader_drops_and_counts_the_same_rows(form, step, write, environment):
+def test_every_reader_drops_and_counts_the_same_rows(form, write, environment):
     content, read = FORMS[form]
     raw = {"source": {"file": "raw.dat"}, "read": read}
-    data = load(write(raw | {"prepare": [step]}, {"raw.dat": content}), environment)
+    data = load(write(raw | {"prepare": ["drop_missing"]}, {"raw.dat": content}), environment)
     assert data.counts["dropped_missing"] == len(GAPS) + 1
     assert data.raw_counts == {"users": 6, "items": 8, "interactions": len(WHOLE) + len(GAPS) + 1}
     clean = load(write(raw | {"prepare": [], "read": READ, "name": "toy"}, {"raw.dat": csv(WHOLE)}), environment)
@@ -134,10 +127,9 @@ def test_a_file_that_it_would_empty_is_refused(write, environment):
 
 def test_parquet_ids_that_are_nan(write, environment):
     users = pa.array([float(u) for u, _ in PAIRS] + [float("nan")])
-    buffer = io.BytesIO()
-    pq.write_table(pa.table({"user": users, "item": [i for _, i in PAIRS] + [3]}), buffer)
+    content = packed.parquet(user=users, item=[i for _, i in PAIRS] + [3])
     card = {"source": {"file": "raw.dat"}, "read": {"format": "parquet"}}
-    data = load(write(card | {"prepare": ["drop_missing"]}, {"raw.dat": buffer.getvalue()}), environment)
+    data = load(write(card | {"prepare": ["drop_missing"]}, {"raw.dat": content}), environment)
     assert data.counts["dropped_missing"] == 1
     assert data.users.to_pylist() == list(range(6))
 

@@ -1,6 +1,5 @@
 """Readers against handmade files; what a file may look like, and what is refused with its name and line."""
 
-import io
 import tempfile
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -8,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packed import parquet
 
 from rankbench.core.errors import ConfigError, DataError
 from rankbench.data.cards import Read
@@ -37,12 +36,6 @@ def rows_of(text: str | bytes, spec: Read) -> list[tuple]:
         table = pa.concat_tables(reader(spec.format)(RawFile("all", path, "", spec, "file")))
     names = [name for name in ("user", "item", "value", "time") if name in table.column_names]
     return list(zip(*(table[name].to_pylist() for name in names), strict=True))
-
-
-def parquet_of(**columns) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer)
-    return buffer.getvalue()
 
 
 def test_every_format_has_its_file():
@@ -136,7 +129,7 @@ def test_an_id_has_a_thousand_bytes_at_most(text, spec, where):
     ],
 )
 def test_parquet_ids_come_in_many_types(user, expected):
-    content = parquet_of(user=user, item=["x", "y"], stars=[1, 2])
+    content = parquet(user=user, item=["x", "y"], stars=[1, 2])
     rows = rows_of(content, Read(format="parquet", value="stars"))
     assert rows == [(expected[0], "x", 1.0), (expected[1], "y", 2.0)]
 
@@ -156,13 +149,13 @@ def test_parquet_ids_come_in_many_types(user, expected):
     ids=lambda time: str(time.type),
 )
 def test_parquet_times_come_in_many_types(time):
-    rows = rows_of(parquet_of(user=[1, 2], item=[3, 4], time=time), Read(format="parquet", time="time"))
+    rows = rows_of(parquet(user=[1, 2], item=[3, 4], time=time), Read(format="parquet", time="time"))
     assert rows == [(1, 3, 1125964800), (2, 4, None)]
 
 
 @pytest.mark.parametrize("value", [pa.array([Decimal("4.5")]), pa.array(["4.5"]), pa.array([np.float16(4.5)])])
 def test_parquet_values_come_in_many_types(value):
-    assert rows_of(parquet_of(user=[1], item=[3], stars=value), Read(format="parquet", value="stars")) == [(1, 3, 4.5)]
+    assert rows_of(parquet(user=[1], item=[3], stars=value), Read(format="parquet", value="stars")) == [(1, 3, 4.5)]
 
 
 ids = st.text(
@@ -249,27 +242,27 @@ def test_the_line_is_right_beyond_the_first_block_of_the_parser():
         (USER_LINES + "7 -1\n", {"format": "user-lines"}, ":7: -1 is below 0"),
         (USER_LINES + "7 " + 3_000_000 * "10 ", {"format": "user-lines"}, ":7: the line is longer than 8 MB"),
         (USER_LINES.replace(" ", ","), {"format": "user-lines"}, ":1: expected whole numbers"),
-        (parquet_of(user=[1], item=[2])[:100], {"format": "parquet"}, "not a Parquet file"),
-        (b"PAR1" + b"\xff" * 60 + parquet_of(user=[1], item=[2])[64:], {"format": "parquet"}, ""),
+        (parquet(user=[1], item=[2])[:100], {"format": "parquet"}, "not a Parquet file"),
+        (b"PAR1" + b"\xff" * 60 + parquet(user=[1], item=[2])[64:], {"format": "parquet"}, ""),
         ("user,item\n1,2\n", {"format": "parquet"}, "not a Parquet file"),
-        (parquet_of(usr=[1], item=[2]), {"format": "parquet"}, "no column 'user'; did you mean usr?"),
-        (parquet_of(user=pa.array([], pa.int64()), item=pa.array([], pa.int64())), {"format": "parquet"}, "no interactions"),
-        (parquet_of(user=[1, None], item=[2, 3]), {"format": "parquet"}, "row 2: user is None"),
-        (parquet_of(user=[1.5], item=[2]), {"format": "parquet"}, "1.5"),
-        (parquet_of(user=[float("nan")], item=[2]), {"format": "parquet"}, "row 1: user is None"),
-        (parquet_of(user=pa.array([2**63], pa.uint64()), item=[2]), {"format": "parquet"}, "9223372036854775808"),
-        (parquet_of(user=[[1]], item=[2]), {"format": "parquet"}, "'user' is list<element: int64>; user needs whole"),
-        (parquet_of(user=[{"a": 1}], item=[2]), {"format": "parquet"}, "the column 'user' is struct<a: int64>"),
-        (parquet_of(user=[1], item=[True]), {"format": "parquet"}, "the column 'item' is bool; item needs whole numbers"),
-        (parquet_of(user=[Decimal("1.5")], item=[2]), {"format": "parquet"}, "the column 'user' is decimal"),
-        (parquet_of(user=[None], item=[2]), {"format": "parquet"}, "the column 'user' is null"),
-        (parquet_of(user=[1], item=[2], r=[True]), {"format": "parquet", "value": "r"}, "'r' is bool; value needs numbers"),
-        (parquet_of(user=[1], item=[2], t=[timedelta(1)]), {"format": "parquet", "time": "t"}, "'t' is duration"),
-        (parquet_of(user=[-1], item=[2]), {"format": "parquet"}, "row 1: user is -1"),
-        (parquet_of(user=[b"\xff"], item=[2]), {"format": "parquet"}, "UTF8"),
-        (parquet_of(user=[1], item=[2], rating=["x"]), {"format": "parquet", "value": "rating"}, "'x'"),
-        (parquet_of(user=[1, 1], item=[2, 3], stars=[1, None]), {"format": "parquet", "value": "stars"}, "row 2: value is nan"),
-        (parquet_of(user=[1], item=[2], rating=[1.0], time=[0.5]), {"format": "parquet", "time": "time"}, "0.5"),
+        (parquet(usr=[1], item=[2]), {"format": "parquet"}, "no column 'user'; did you mean usr?"),
+        (parquet(user=pa.array([], pa.int64()), item=pa.array([], pa.int64())), {"format": "parquet"}, "no interactions"),
+        (parquet(user=[1, None], item=[2, 3]), {"format": "parquet"}, "row 2: user is None"),
+        (parquet(user=[1.5], item=[2]), {"format": "parquet"}, "1.5"),
+        (parquet(user=[float("nan")], item=[2]), {"format": "parquet"}, "row 1: user is None"),
+        (parquet(user=pa.array([2**63], pa.uint64()), item=[2]), {"format": "parquet"}, "9223372036854775808"),
+        (parquet(user=[[1]], item=[2]), {"format": "parquet"}, "'user' is list<element: int64>; user needs whole"),
+        (parquet(user=[{"a": 1}], item=[2]), {"format": "parquet"}, "the column 'user' is struct<a: int64>"),
+        (parquet(user=[1], item=[True]), {"format": "parquet"}, "the column 'item' is bool; item needs whole numbers"),
+        (parquet(user=[Decimal("1.5")], item=[2]), {"format": "parquet"}, "the column 'user' is decimal"),
+        (parquet(user=[None], item=[2]), {"format": "parquet"}, "the column 'user' is null"),
+        (parquet(user=[1], item=[2], r=[True]), {"format": "parquet", "value": "r"}, "'r' is bool; value needs numbers"),
+        (parquet(user=[1], item=[2], t=[timedelta(1)]), {"format": "parquet", "time": "t"}, "'t' is duration"),
+        (parquet(user=[-1], item=[2]), {"format": "parquet"}, "row 1: user is -1"),
+        (parquet(user=[b"\xff"], item=[2]), {"format": "parquet"}, "UTF8"),
+        (parquet(user=[1], item=[2], rating=["x"]), {"format": "parquet", "value": "rating"}, "'x'"),
+        (parquet(user=[1, 1], item=[2, 3], stars=[1, None]), {"format": "parquet", "value": "stars"}, "row 2: value is nan"),
+        (parquet(user=[1], item=[2], rating=[1.0], time=[0.5]), {"format": "parquet", "time": "time"}, "0.5"),
     ],
 )  # fmt: skip
 def test_a_malformed_file_is_one_line_that_names_it_and_leaves_nothing(content, read, message, write, environment):
@@ -292,7 +285,7 @@ def test_a_malformed_file_is_one_line_that_names_it_and_leaves_nothing(content, 
         (BOM + (HEADER + ROWS).encode(), {"value": "rating", "time": "time"}),
         (USER_LINES, {"format": "user-lines"}),
         (BOM + USER_LINES.encode(), {"format": "user-lines"}),
-        (parquet_of(user=[u for u, _ in PAIRS], item=[i for _, i in PAIRS]), {"format": "parquet"}),
+        (parquet(user=[u for u, _ in PAIRS], item=[i for _, i in PAIRS]), {"format": "parquet"}),
     ],
     ids=["csv", "csv-bom", "user-lines", "user-lines-bom", "parquet"],
 )

@@ -1,15 +1,12 @@
 """`rankbench data import`: a path is recognised, said, and has a card that works; or one line, and no card."""
 
-import io
 import json
 import shutil
-import zipfile
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
+from packed import parquet, zipped
 
 from rankbench.cli import _main
 from rankbench.data.prepare import load
@@ -22,20 +19,6 @@ ROWS = [(f"{user}", f"{item}", "3", f"{881250949 + user}") for user, item in PAI
 
 def text(separator: str, head: tuple[str, ...] = (), rows: list[tuple[str, ...]] = ROWS) -> bytes:
     return "".join(separator.join(row) + "\n" for row in ([head] if head else []) + rows).encode()
-
-
-def parquet(**columns) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer)
-    return buffer.getvalue()
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
 
 
 ML = ("userId", "movieId", "rating", "timestamp")

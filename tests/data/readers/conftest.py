@@ -1,6 +1,5 @@
 """A raw file as a card describes it, without a card."""
 
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,8 +8,6 @@ import pytest
 from rankbench.data.cards import Read
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reader
-
-sys.path.insert(0, str(Path(__file__).parent))  # what stands beside the tests of this room
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import tracemalloc
 import zipfile
 
 import pytest
+from packed import tarred, zipped
 
 from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
@@ -17,30 +18,10 @@ from rankbench.data.raw import RawFile
 ML = Read(separator="::", header=False, user=0, item=1, value=2, time=3)
 ROWS = [("1", "1193", 5.0, 978300760), ("1", "661", 3.0, 978302109)]
 DAT = "1::1193::5::978300760\n1::661::3::978302109\n"
-NAMED = Read(user="userId", item="movieId", value="rating", time="timestamp")
-TABS = Read(separator="\t", header=False, user=0, item=1, value=2, time=3)
 TRIPLETS = Read(separator="\t", header=False, user=0, item=1, value=2)
 SONGS = (
     "b80344d063b5ccb3212f76538f3d9e43d87dca9e\tSOAKIMP12A8C130995\t1\n85c1f87fea955d09b4bec2e36aee110927aedf9a\tSOAPDEY\t12\n"
 )
-
-
-def zipped(files: dict[str, str | bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
-def tarred(files: dict[str, bytes], mode: str) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize("kept", [1024, 1124])
@@ -55,12 +36,6 @@ def test_the_names_of_a_tar_that_ends_too_early_are_refused(tmp_path, kept):
     ("name", "member", "text", "spec", "rows"),
     [
         ("ml-1m.zip", "ml-1m/ratings.dat", DAT, ML, ROWS),
-        ("ml-10m.zip", "ml-10M100K/ratings.dat", "1::122::3.5::838985046\n", ML, [("1", "122", 3.5, 838985046)]),
-        (
-            *("ml-20m.zip", "ml-20m/ratings.csv"),
-            *("userId,movieId,rating,timestamp\n1,2,3.5,1112486027\n", NAMED, [("1", "2", 3.5, 1112486027)]),
-        ),
-        ("ml-100k.zip", "ml-100k/u.data", "196\t242\t3\t881250949\n", TABS, [("196", "242", 3.0, 881250949)]),
         (
             *("train_triplets.txt.zip", "train_triplets.txt", SONGS, TRIPLETS),
             [
@@ -150,23 +125,23 @@ def attribute(key: str, value: str) -> bytes:
 
 
 LAST = header(tarfile.REGTYPE, len(DAT), "ratings.dat") + blocks(DAT.encode()) + bytes(1024)
-LARGE = 80 << 20
+LARGE = 24 << 20
 
 
 @pytest.mark.parametrize(
     ("kind", "pack"),
     [
-        *((kind, lambda content: gzip.compress(content, 1)) for kind in b"LKxgX"),
+        *((kind, lambda content: gzip.compress(content, 1)) for kind in b"LxX"),
         *((ord("L"), pack) for pack in (bz2.compress, lambda content: lzma.compress(content, preset=0))),
     ],
-    ids=["L", "K", "x", "g", "X", "bz2", "xz"],
+    ids=["L", "x", "X", "bz2", "xz"],
 )
-def test_a_name_or_attributes_of_80_mb_are_not_held(kind, pack, tmp_path):
+def test_a_name_or_attributes_of_24_mb_are_not_held(kind, pack, tmp_path):
     path = tmp_path / "raw.tar.packed"
     path.write_bytes(pack(header(bytes([kind]), LARGE) + bytes(LARGE) + LAST))
     tracemalloc.start()
     try:
-        with pytest.raises(DataError, match=r"raw\.tar\.packed: the archive .* a file in 83,886,080 bytes") as error:
+        with pytest.raises(DataError, match=r"raw\.tar\.packed: the archive .* a file in 25,165,824 bytes") as error:
             RawFile("all", path, "", ML, "file").names()
         assert str(error.value).endswith("at most 16,384 are read; unpack it yourself if you trust it")
         assert tracemalloc.get_traced_memory()[1] < 16 << 20

@@ -1,4 +1,4 @@
-"""Text files that Cornac's Reader reads, by its formats UI, UIR, UIRT, and baskets (UBI, UBIT)."""
+"""Text files of Elliot and of Cornac's Reader, by its formats UI, UIR, UIRT, and baskets (UBI, UBIT)."""
 
 import pytest
 
@@ -12,6 +12,9 @@ from rankbench.data.cards import Read
         ("76\t93\n76\t257\n", {}, [("76", "93"), ("76", "257")]),
         ("76\t93\t4.0\n", {}, [("76", "93", 4.0)]),
         ("76\t93\t4.0\t978300760\n", {}, [("76", "93", 4.0, 978300760)]),
+        ("", {}, []),
+        # pandas writes times as floats if some are missing.
+        ("1\t2\t3.0\t978300760.0\n1\t3\t3.0\t\n", {}, [("1", "2", 3.0, 978300760), ("1", "3", 3.0, None)]),
         ("76,93,4.0\n", {"separator": ","}, [("76", "93", 4.0)]),
         ("76::93::4.0::978300760\n", {"separator": "::"}, [("76", "93", 4.0, 978300760)]),
         # user, basket, item, time: the columns that the card names, and no others.
@@ -19,8 +22,9 @@ from rankbench.data.cards import Read
         ("u1\tb1\ti1\t978300760\t{'price': 1}\n", {"item": 2}, [("u1", "i1")]),
     ],
 )
-def test_the_columns_tell_the_format(text, read, rows, rows_of):
-    assert rows_of(text, Read(format="cornac", **read)) == rows
+@pytest.mark.parametrize("format", ["cornac", "elliot"])
+def test_the_columns_tell_the_format(format, text, read, rows, rows_of):
+    assert rows_of(text, Read(format=format, **read)) == rows
 
 
 @pytest.mark.parametrize(
@@ -33,9 +37,11 @@ def test_the_columns_tell_the_format(text, read, rows, rows_of):
         # All items of a user in a line, Cornac's other form of UI.
         ("76\t93\t94\t95\t96\n", r"raw\.dat:1: .*found 5 columns"),
         ("u1\tb1\ti1\n", r"raw\.dat:1: expected the value to be a number, found 'i1'"),
+        ("76\t93\t4.0\n76\t93\n", r"raw\.dat:2: Expected 3 columns, got 2"),
         ("76\t93\t4.0\n76\t\t4.0\n", r"raw\.dat:2: item is None"),
     ],
 )
-def test_another_text_is_one_line(text, message, rows_of):
+@pytest.mark.parametrize("format", ["cornac", "elliot"])
+def test_another_text_is_one_line(format, text, message, rows_of):
     with pytest.raises(DataError, match=message):
-        rows_of(text, Read(format="cornac"))
+        rows_of(text, Read(format=format))

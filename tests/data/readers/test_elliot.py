@@ -4,40 +4,11 @@ import pytest
 
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.data.availability import raw_data
-from rankbench.data.cards import Read, load_card
+from rankbench.data.cards import load_card
 from rankbench.data.prepare import load
 from rankbench.data.readers import elliot
 
 FLAT = {"train": "train.tsv", "valid": "val.tsv", "test": "test.tsv"}
-
-
-@pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        ("1\t2\t3.5\t978300760\n", [("1", "2", 3.5, 978300760)]),
-        ("1\t2\t3.5\n4\t5\t1\n", [("1", "2", 3.5), ("4", "5", 1.0)]),
-        ("1\t2\n", [("1", "2")]),
-        ("", []),
-        # pandas writes times as floats if some are missing.
-        ("1\t2\t3.0\t978300760.0\n1\t3\t3.0\t\n", [("1", "2", 3.0, 978300760), ("1", "3", 3.0, None)]),
-    ],
-)
-def test_a_table_has_two_to_four_columns(text, rows, rows_of):
-    assert rows_of(text, Read(format="elliot"), "train.tsv") == rows
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1,2,3\n", r"train\.tsv:1: expected user, item and perhaps value and time, .*found 1 column in '1,2,3'"),
-        ("1\t2\t3\t4\t5\n", r"train\.tsv:1: expected user.*found 5 columns"),
-        ("userId\titemId\trating\n1\t2\t3\n", r"train\.tsv:1: expected the value to be a number, found 'rating'"),
-        ("1\t2\t3\n1\t2\n", r"train\.tsv:2: Expected 3 columns, got 2"),
-    ],
-)
-def test_a_damaged_table_is_one_line(text, message, rows_of):
-    with pytest.raises(DataError, match=message):
-        rows_of(text, Read(format="elliot"), "train.tsv")
 
 
 @pytest.mark.parametrize(

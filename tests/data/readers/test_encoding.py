@@ -28,11 +28,10 @@ def test_the_titles_of_movielens_are_latin_1(rows_of):
     assert rows_of(movies, Read(separator="::", header=False, user=0, item=0)) == [("1", "1"), ("73", "73")]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "cp1252"])
-def test_a_letter_on_the_border_of_two_blocks(encoding, rows_of):
+def test_a_letter_on_the_border_of_two_blocks(rows_of):
     lines = BLOCK // 8
     text = "user,item\n" + "ü1,é2\n" * lines
-    rows = rows_of(text.encode(encoding), Read(encoding=encoding))
+    rows = rows_of(text.encode("utf-16"), Read(encoding="utf-16"))
     assert len(rows) == lines and set(rows) == {("ü1", "é2")}
 
 

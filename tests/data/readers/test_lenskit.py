@@ -1,13 +1,12 @@
 """Datasets as LensKit 2025 saves them: schema.json, and Parquet tables whose rows are the numbers of users and items."""
 
-import io
 import json
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packed import parquet
 from whole_files import harmed
 
 from rankbench.core.errors import DataError
@@ -26,12 +25,6 @@ def schema(name: str = "rating", entities: dict | None = None, **fields) -> byte
     relationship = {"entities": entities or {"user": None, "item": None}, "interaction": True, "repeats": "forbidden"}
     content = {"version": "2025.3", "name": None, "default_interaction": name, "relationships": {name: relationship}}
     return json.dumps(content | fields).encode()
-
-
-def parquet(**columns) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer, compression="zstd")
-    return buffer.getvalue()
 
 
 def interactions(**columns) -> bytes:

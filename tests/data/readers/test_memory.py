@@ -20,7 +20,6 @@ LINES = {
     "delimited": (f"123::4567::{WORDS}\n", {"separator": "::", "header": False, "user": 0, "item": 1}, 1),
     "json-lines": (f'{{"user": "123", "item": "4567", "text": "{WORDS}"}}\n', {}, 1),
     "netflix-prize": ("7:\n" + 99 * "1234567890,5,2005-09-06\n", {}, 99),
-    "cornac": ("123\t4567\t5." + 1000 * "0" + "\t9\n", {}, 1),
     "user-lines": ("123 4567" + 2000 * " " + "\n", {}, 1),
 }
 

@@ -1,38 +1,12 @@
 """Raw files of every format, small and whole; tests harm them."""
 
 import gzip
-import io
-import tarfile
-import zipfile
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import strategies as st
+from packed import parquet, tarred, zipped
 
 PAIRS = [(user, item) for user in range(9) for item in range(7) if (user + item) % 3]
 USERS, ITEMS = [user for user, _ in PAIRS], [item for _, item in PAIRS]
-
-
-def parquet(**columns) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer)
-    return buffer.getvalue()
-
-
-def zipped(content: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("folder/raw", content)
-    return buffer.getvalue()
-
-
-def tarred(content: bytes, mode: str) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as archive:
-        entry = tarfile.TarInfo("folder/raw")
-        entry.size = len(content)
-        archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 CSV = "".join(f"{user},{item},4.5,2005-09-06\n" for user, item in PAIRS).encode()
@@ -43,6 +17,7 @@ JSON = "".join(f'{{"user": "u{user}", "item": {item}, "value": 4.5, "time": 9}}\
 LITERALS = "".join(f"{{u'user': u'u{user}', u'item': u'\\u00e9{item}'}}\n" for user, item in PAIRS).encode()
 TABS = "".join(f"{user}\t{item}\t4.5\t1125964800\n" for user, item in PAIRS).encode()
 NETFLIX = b"7:\n" + b"".join(b"%d,%d,2005-09-06\n" % pair for pair in PAIRS)
+MEMBER = "folder/raw"  # of an archive
 
 # Name → what is read so, whole; how; the file's name, and the member of an archive.
 VALID = {
@@ -53,7 +28,7 @@ VALID = {
     "json": (JSON, ROWS | {"format": "json-lines"}, "raw.json", None),
     "literals": (LITERALS, {"format": "json-lines"}, "raw.json", None),
     "netflix": (NETFLIX, ROWS | {"format": "netflix-prize"}, "raw.txt", None),
-    "netflix-tar": (tarred(NETFLIX, "w:"), {"format": "netflix-prize"}, "raw.tar", None),
+    "netflix-tar": (tarred({MEMBER: NETFLIX}, "w:"), {"format": "netflix-prize"}, "raw.tar", None),
     "parquet": (parquet(user=USERS, item=ITEMS, value=ITEMS), {"format": "parquet", "value": "value"}, "raw.parquet", None),
     "parquet-text": (parquet(user=[f"é{u}" for u in USERS], item=ITEMS), {"format": "parquet"}, "raw.parquet", None),
     "recbole": (
@@ -64,16 +39,16 @@ VALID = {
     ),
     "elliot": (TABS, {"format": "elliot"}, "train.tsv", None),
     "cornac": (TABS, {"format": "cornac"}, "uirt.txt", None),
-    "ml-100k": (zipped(TABS), {"format": "movielens"}, "ml-100k.zip", "folder/raw"),
-    "ml-1m": (zipped(TABS.replace(b"\t", b"::")), {"format": "movielens"}, "ml-1m.zip", "folder/raw"),
+    "ml-100k": (zipped({MEMBER: TABS}), {"format": "movielens"}, "ml-100k.zip", MEMBER),
+    "ml-1m": (zipped({MEMBER: TABS.replace(b"\t", b"::")}), {"format": "movielens"}, "ml-1m.zip", MEMBER),
     "ml-20m": (b"userId,movieId,rating,timestamp\n" + TABS.replace(b"\t", b","), {"format": "movielens"}, "ratings.csv", None),
     "utf-16": (NAMED.decode().encode("utf-16"), ROWS | {"encoding": "utf-16"}, "raw.csv", None),
     "gz": (gzip.compress(NAMED, mtime=0), ROWS, "raw.csv.gz", None),
-    "zip": (zipped(NAMED), ROWS, "raw.zip", "folder/raw"),
-    "tar": (tarred(NAMED, "w:"), ROWS, "raw.tar", "folder/raw"),
-    "tar-gz": (tarred(NAMED, "w:gz"), ROWS, "raw.tar.gz", "folder/raw"),
-    "tar-xz": (tarred(NAMED, "w:xz"), ROWS, "raw.tar.xz", "folder/raw"),
-    "tar-bz2": (tarred(NAMED, "w:bz2"), ROWS, "raw.tar.bz2", "folder/raw"),
+    "zip": (zipped({MEMBER: NAMED}), ROWS, "raw.zip", MEMBER),
+    "tar": (tarred({MEMBER: NAMED}, "w:"), ROWS, "raw.tar", MEMBER),
+    "tar-gz": (tarred({MEMBER: NAMED}, "w:gz"), ROWS, "raw.tar.gz", MEMBER),
+    "tar-xz": (tarred({MEMBER: NAMED}, "w:xz"), ROWS, "raw.tar.xz", MEMBER),
+    "tar-bz2": (tarred({MEMBER: NAMED}, "w:bz2"), ROWS, "raw.tar.bz2", MEMBER),
 }
 
 
