@@ -1,7 +1,9 @@
 """Rows in, parts out by raw ids: what the tests of every protocol say their oracles in."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -20,15 +22,18 @@ class Cut(NamedTuple):
     parts: dict[str, list[tuple]]
 
 
-def interactions(rows: list[tuple]) -> Interactions:
-    """(user, item) or (user, item, time) rows, time perhaps None, sorted as `split` asks for."""
+def interactions(rows: list[tuple], parts: list[str] | None = None) -> Interactions:
+    """(user, item) or (user, item, time) rows, time perhaps None, sorted as `split` asks for, each of its part or of all."""
     names = ("user", "item", "time")[: len(rows[0])]
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     if "time" in columns:
         columns["time"] = pa.array(columns["time"], pa.int64())
     encoder = Encoder("test")
     encoder.add(pa.table(columns), PARTS.index("all"))
-    return encoder.finish().sorted()
+    data = encoder.finish()
+    if parts:
+        data = replace(data, part=np.array([PARTS.index(part) for part in parts], np.int8))
+    return data.sorted()
 
 
 def pairs(data: Interactions, matrix) -> list[tuple]:
@@ -40,17 +45,17 @@ def pairs(data: Interactions, matrix) -> list[tuple]:
 def cut():
     """cut(rows, spec, *steps) → Cut; no pair lies in two parts, and every row and column of the matrices has one."""
 
-    def cut(rows: list[tuple], spec: SplitSpec, *steps: dict) -> Cut:
-        prepared = interactions(rows)
+    def cut(rows: list[tuple], spec: SplitSpec, *steps: dict, parts: list[str] | None = None) -> Cut:
+        prepared = interactions(rows, parts)
         for step in steps:
             prepared = apply(Step(**step), prepared)
         made, data = split(prepared.sorted(), spec)
-        parts = {name: pairs(data, getattr(made, name)) for name in LABELS}
-        every = [pair for part in parts.values() for pair in part]
-        assert len(every) == len(set(every))
+        found = {name: pairs(data, getattr(made, name)) for name in LABELS}
+        every = [pair for part in found.values() for pair in part]
+        assert len(every) == len(set(every)) and all((getattr(made, name).data == 1).all() for name in LABELS)
         assert made.train.shape == (len(data.users), len(data.items))
         assert {user for user, _ in every} == set(data.users.to_pylist())
         assert {item for _, item in every} == set(data.items.to_pylist())
-        return Cut(made, data, parts)
+        return Cut(made, data, found)
 
     return cut
