@@ -23,7 +23,7 @@ from rankbench.data import tar
 from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
-BATCH = 1 << 18  # minimum number of ratings in one table
+BATCH = 1 << 16  # minimum number of ratings in one table
 MOVIE = re.compile(rb"\d{1,18}:")
 NO_MOVIE = -1
 RATING = {"user": pa.uint64(), "value": pa.uint16(), "time": pa.date32()}  # the columns of a line
@@ -74,17 +74,20 @@ def _ratings(block: bytes, movie: int) -> tuple[pa.Table, int]:
     lengths = np.diff(ends, prepend=0)
     is_movie = (lengths > 1) & (letters[ends - 2] == ord(":"))
     is_rating = (lengths > 1) & ~is_movie
-    movies = [movie]
-    for line in np.flatnonzero(is_movie):
-        if not MOVIE.fullmatch(name := block[ends[line] - lengths[line] : ends[line] - 1]):
+    movies, ratings, start = [movie], [], 0
+    view = memoryview(block)
+    for end, length in zip(ends[is_movie], lengths[is_movie], strict=True):
+        if not MOVIE.fullmatch(name := block[end - length : end - 1]):
             raise ValueError("not a movie")
         movies.append(int(name[:-1]))
+        ratings.append(view[start : end - length])
+        start = end
+    text = b"".join([*ratings, view[start:]])
     item = np.asarray(movies, np.int64)[np.cumsum(is_movie)[is_rating]]
     if not len(item):
         return COLUMNS.empty_table(), movies[-1]
     if item[0] == NO_MOVIE:
         raise ValueError("no movie")
-    text = letters[np.repeat(is_rating, lengths)].tobytes()
     options = csv.ReadOptions(column_names=list(RATING))
     types = csv.ConvertOptions(column_types=RATING, null_values=[])
     table = csv.read_csv(pa.BufferReader(text), options, csv.ParseOptions(quote_char=False), types)
