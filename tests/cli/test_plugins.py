@@ -10,11 +10,11 @@ from rankbench.tracking.record import read_record
 
 LOSS = """from dataclasses import dataclass
 from torch import Tensor
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 from rankbench.losses.spec import Scores, loss
 @dataclass(frozen=True)
 class Mine(Params):
-    margin: float = param(1.0, "difference that costs nothing", "0.1 to 2", gt=0)
+    margin: float = param(1.0, "difference that costs nothing", Range(0.1, 2), gt=0)
 @loss("my-hinge", Mine, similarity="dot", title="My hinge", source="me")
 def my_hinge(s: Scores, p: Mine) -> Tensor:
     return (p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)

@@ -11,12 +11,12 @@ from malformed import TOY, Case
 LOSS = """
 import sys, numpy as np, torch
 from dataclasses import dataclass
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 from rankbench.losses.spec import loss
 
 @dataclass(frozen=True)
 class Mine(Params):
-    margin: float = param(1.0, "margin", "0.1 to 2", gt=0)
+    margin: float = param(1.0, "margin", Range(0.1, 2), gt=0)
 
 @loss("given", Mine, similarity="dot", title="Mine", source="here")
 def given(s, p):
@@ -59,7 +59,7 @@ def given(raw):
 ENCODER = """
 import sys, numpy as np, torch
 from dataclasses import dataclass
-from rankbench.core.config import Params
+from rankbench.core.params import Params
 from rankbench.models.spec import EmbeddingModel, model
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def given(X, p, users, items, generator):
 SOLVER = """
 import sys, numpy as np, torch
 from dataclasses import dataclass
-from rankbench.core.config import Params
+from rankbench.core.params import Params
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender, LowRankRecommender
 

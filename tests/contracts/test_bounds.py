@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from rankbench.core.config import Params
 from rankbench.core.errors import ConfigError
+from rankbench.core.params import Params
 from rankbench.experiment.methods import registered
 from rankbench.models.spec import registered as encoders
 from rankbench.studies.spec import registered as studies

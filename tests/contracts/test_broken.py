@@ -14,8 +14,8 @@ from rankbench.contracts import protocols as split_protocols
 from rankbench.contracts.check import BrokenError
 from rankbench.contracts.plugin import check_plugin
 from rankbench.core import plugins
-from rankbench.core.config import Params, param
 from rankbench.core.errors import ConfigError
+from rankbench.core.params import Params, Range, param
 from rankbench.core.rng import stream
 from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, protocol, protocols
 from rankbench.data.readers import READERS, reads
@@ -53,7 +53,7 @@ def failed(contract, registry, name="broken"):
 
 @dataclasses.dataclass(frozen=True)
 class Mine(Params):
-    margin: float = param(1.0, "margin", "0.1 to 2", gt=0)
+    margin: float = param(1.0, "margin", Range(0.1, 2), gt=0)
 
 
 def hinge(s, p):
@@ -164,7 +164,7 @@ def test_a_broken_solver(fit, about, expected):
 
 @dataclasses.dataclass(frozen=True)
 class Svd(Stopping):
-    iterations: int = param(8, "products", "2 to 20", gt=0)
+    iterations: int = param(8, "products", Range(2, 20), gt=0)
 
 
 @pytest.mark.parametrize(("saves", "expected"), [(True, set()), (False, {"fits_resume"})])

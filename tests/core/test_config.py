@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from rankbench.core.config import Params, Strict, assignments, override, param, parameters, read_yaml, scalar, validate
+from rankbench.core.config import Strict, assignments, override, read_yaml, scalar, validate
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.params import Params, Range, param, parameters
 from rankbench.core.wording import MD5
 
 
@@ -307,7 +308,7 @@ def test_a_wrong_parameter_is_named(values, message):
 
 @dataclass(frozen=True)
 class Bounded(Params):
-    tau: float = param(0.1, "temperature; small is sharp", "0.05 to 0.3", gt=0)
+    tau: float = param(0.1, "temperature; small is sharp", Range(0.05, 0.3), gt=0)
     p: float = param(0.5, "probability", ge=0, lt=1)
     q: float = param(0.5, "share", gt=0, le=1)
     lam: float | None = param(None, "ridge", ge=1)

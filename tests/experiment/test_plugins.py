@@ -28,7 +28,7 @@ from rankbench.tracking.record import DatasetInfo
 
 HEADER = """from dataclasses import dataclass
 import numpy as np
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 """
 LOSS = (
     HEADER
@@ -36,7 +36,7 @@ LOSS = (
 from rankbench.losses.spec import Scores, loss
 @dataclass(frozen=True)
 class Mine(Params):
-    margin: float = param(1.0, "margin", "0.1 to 2", gt=0)
+    margin: float = param(1.0, "margin", Range(0.1, 2), gt=0)
 @loss("NAME", Mine, similarity="dot", title="Mine", source="here")
 def mine(s: Scores, p: Mine) -> Tensor:
     return (p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)
@@ -47,7 +47,7 @@ ENCODER = (
     + """from rankbench.models.spec import EmbeddingModel, model
 @dataclass(frozen=True)
 class Scaled(Params):
-    FIELD: float = param(2.0, "factor of the vectors", "1 to 4", gt=0)
+    FIELD: float = param(2.0, "factor of the vectors", Range(1, 4), gt=0)
 class ScaledModel(EmbeddingModel):
     def forward(self):
         return self.users * 2, self.items

@@ -33,7 +33,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, param
 from rankbench.core.errors import ConfigError
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import FactorRecommender
@@ -78,7 +78,7 @@ def copy(X, p, seed):
 
 @dataclass(frozen=True)
 class Rank(Params):
-    rank: int = param(8, "number of singular vectors", "4, 8, 16, 32", gt=0)
+    rank: int = param(8, "number of singular vectors", Choice(4, 8, 16, 32), gt=0)
 
 
 def svd(X, p, seed):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankbench.core.config import parameters
+from rankbench.core.params import parameters
 from rankbench.reproduce.simulations import SIMULATIONS
 from rankbench.studies.spec import registered
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.core.config import parameters
 from rankbench.core.errors import ConfigError
+from rankbench.core.params import parameters
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import load, prepare
 from rankbench.studies import metric_inconsistency

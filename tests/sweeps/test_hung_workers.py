@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from torch import Tensor
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, param
 from rankbench.losses.spec import Scores, loss
 
 BEGAN = time.monotonic()

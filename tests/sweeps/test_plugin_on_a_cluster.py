@@ -16,12 +16,12 @@ NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
 EPOCHS = 4
 LOSS = """from dataclasses import dataclass
 from torch import Tensor
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 @dataclass(frozen=True)
 class Mine(Params):
-    margin: float = param(1.0, "difference that costs nothing", "0.1 to 2", gt=0)
+    margin: float = param(1.0, "difference that costs nothing", Range(0.1, 2), gt=0)
 
 @loss("my-hinge", Mine, similarity="dot", title="My hinge", source="me")
 def my_hinge(s: Scores, p: Mine) -> Tensor:

@@ -283,7 +283,7 @@ def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path):
 KILLER = """
 import os
 import signal
-from rankbench.core.config import Params
+from rankbench.core.params import Params
 from rankbench.fitting.method import direct
 
 

@@ -10,6 +10,7 @@ import typer
 
 from rankbench.cli.console import err
 from rankbench.cli.report import FORMATS
+from rankbench.core.params import Choice, Fixed
 
 if TYPE_CHECKING:
     from rankbench.fitting.method import Method
@@ -133,8 +134,10 @@ def _choices(annotation: str, field: Any) -> list[str]:
         found += ast.literal_eval(f"({literal[1]},)")
     elif annotation == "bool":
         found += [True, False]
-    elif re.fullmatch(r"[\w.+-]+(, [\w.+-]+)*", words := field.metadata.get("search", "")):
-        found += words.split(", ")
+    elif isinstance(values := field.metadata.get("values"), Choice):
+        found += values.values
+    elif isinstance(values, Fixed) and " " not in str(values):  # no sentence
+        found.append(values.value)
     text = [str(each).lower() if isinstance(each, bool) else str(each) for each in found]
     return list(dict.fromkeys(text))
 

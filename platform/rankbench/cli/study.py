@@ -33,9 +33,10 @@ def study(
     json: Json = False,
 ) -> None:
     """Repeat a simulation or a figure of a paper. Published numbers are shown beside the measured ones."""
-    from rankbench.core.config import assignments, parameters
+    from rankbench.core.config import assignments
     from rankbench.core.environment import Environment
     from rankbench.core.files import require_writable
+    from rankbench.core.params import parameters
     from rankbench.studies.spec import registered
     from rankbench.studies.write import body, write
     from rankbench.tracking.environment import describe_environment

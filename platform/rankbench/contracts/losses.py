@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_
 from rankbench.contracts.parameters import ADVICE, expect_checked, expect_described
 from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable
 from rankbench.core.errors import ConfigError
+from rankbench.core.params import Range
 from rankbench.experiment.job import configure
 from rankbench.losses.others import OwnItems, ScoreTable
 from rankbench.losses.spec import LOSSES, Loss, LossState, Ragged, ReturnedError, Scores, Sizes, row_losses
@@ -85,12 +85,12 @@ def value(loss: Loss, s: Scores, p: Any) -> Tensor:
 
 
 def at_the_ends(params: type) -> Iterator[Any]:
-    """The default parameters, and each one at the ends of the range that its papers search, as its help states it."""
+    """The default parameters, and each one at the ends of the range that its papers search."""
     yield params()
     for field in dataclasses.fields(params):
-        found = re.fullmatch(r"(\S+) to (\S+)", field.metadata["search"])
-        for end in found.groups() if found else ():
-            yield dataclasses.replace(params(), **{field.name: type(field.default)(float(end))})
+        values = field.metadata["values"]
+        for end in (values.low, values.high) if isinstance(values, Range) else ():
+            yield dataclasses.replace(params(), **{field.name: type(field.default)(end)})
 
 
 def leaves_of(s: Scores) -> dict[str, Tensor]:

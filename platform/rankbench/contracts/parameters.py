@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 from rankbench.contracts.check import expect
-from rankbench.core.config import Params, parameters
 from rankbench.core.errors import ConfigError
+from rankbench.core.params import Params, parameters
 
-ADVICE = "write each parameter as `name: type = param(default, help, range)` in a frozen dataclass that inherits Params"
+ADVICE = "write each parameter as `name: type = param(default, help, values)` in a frozen dataclass that inherits Params"
 
 
 def expect_described(fields: tuple[dataclasses.Field[Any], ...]) -> None:

@@ -1,15 +1,12 @@
-"""Read YAML files, `path=value` words, JSON files and parameters into typed values, with errors that name the wrong key."""
+"""Read YAML files, `path=value` words and JSON files into typed values, with errors that name the wrong key."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -19,11 +16,7 @@ from rankbench.core.names import DECLARED
 from rankbench.core.registry import nearest
 from rankbench.core.wording import place, wording
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 T = TypeVar("T")
-P = TypeVar("P", bound="DataclassInstance")
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -244,7 +237,7 @@ def validate(model: type[M], content: Mapping[str, Any], source: str, stored: bo
     """
     try:
         value = model.model_validate(content, context=None if stored else DECLARED)
-        _require_numbers(content, value, "")
+        require_numbers(content, value, "")
         return value
     except ConfigError as error:  # from a part with its own schema
         raise ConfigError(f"{source}: {error}") from None
@@ -270,7 +263,7 @@ def _first_problem(model: type[BaseModel], error: ValidationError, source: str) 
     return f"{source}: {'.'.join(map(str, place(first)))}: {wording(first, problems)}"
 
 
-def _require_numbers(given: Any, value: Any, field: str) -> None:
+def require_numbers(given: Any, value: Any, field: str) -> None:
     """Raise ConfigError if pydantic converted a boolean or a string in `given` to a number in `value`.
 
     A whole number may be written as 1e3 or 64.0, and in place of a float. Pydantic's strict mode would refuse this, and lists
@@ -281,10 +274,10 @@ def _require_numbers(given: Any, value: Any, field: str) -> None:
     if isinstance(given, Mapping) and isinstance(value, Mapping):
         for name in given:
             if name in value:
-                _require_numbers(given[name], value[name], f"{field}.{name}" if field else str(name))
+                require_numbers(given[name], value[name], f"{field}.{name}" if field else str(name))
     elif isinstance(given, list | tuple) and isinstance(value, list | tuple):
         for position, (one, other) in enumerate(zip(given, value, strict=False)):
-            _require_numbers(one, other, f"{field}.{position}" if field else str(position))
+            require_numbers(one, other, f"{field}.{position}" if field else str(position))
     elif isinstance(given, bool | str | bytes) and isinstance(value, int | float) and not isinstance(value, bool):
         kind = "a whole number" if isinstance(value, int) else "a number"
         raise ConfigError(f"{field}: expected {kind}, got {shown(given)}")
@@ -340,69 +333,7 @@ def _has_more_values(text: bytes, most: int) -> bool:
     return too_many(text) and too_many(_JSON_STRING.sub(b"", text))
 
 
-def param(default: Any, help: str, search: str = "", used: Callable[[Any], bool] | None = None, **bounds: float) -> Any:
-    """Return a parameter field with its default, its description, the range that its papers search, and its bounds.
-
-    `used(p)` says whether a fit with the parameters `p` reads this one; without it, every fit does. The bounds `gt`, `ge`, `lt`
-    and `le` mean the same as in pydantic. The description states them, and `Params` checks them.
-    """
-    head, semicolon, rest = help.partition(";")
-    described = f"{head}, {_interval(bounds)}{semicolon}{rest}" if bounds else help
-    return dataclasses.field(default=default, metadata={"help": described, "search": search, "bounds": bounds, "used": used})
-
-
-@dataclasses.dataclass(frozen=True)
-class Params:
-    """Base of parameter dataclasses. Raises ConfigError if a parameter is outside of the bounds that its `param` states."""
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value, bounds = getattr(self, field.name), field.metadata.get("bounds", {})
-            inside = value is None or all(getattr(operator, name)(value, bound) for name, bound in bounds.items())
-            verb = "lie" if len(bounds) > 1 else "be"
-            require(inside, f"{field.name} must {verb} {_interval(bounds)}, got {value}")
-
-
-def used_names(p: Any) -> tuple[str, ...]:
-    """Return the names of the parameters in the dataclass `p` that a fit with them reads."""
-    fields = dataclasses.fields(p)
-    return tuple(field.name for field in fields if (used := field.metadata.get("used")) is None or used(p))
-
-
-def _interval(bounds: Mapping[str, float]) -> str:
-    """Return the bounds as text: "> 0", "≥ 1" or "in (0, 1]"."""
-    signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-    if len(bounds) < 2:
-        return "".join(f"{signs[name]} {bound}" for name, bound in bounds.items())
-    low = f"({bounds['gt']}" if "gt" in bounds else f"[{bounds['ge']}"
-    return f"in {low}, " + (f"{bounds['lt']})" if "lt" in bounds else f"{bounds['le']}]")
-
-
-def parameters(cls: type[P], values: Mapping[str, Any], source: str) -> P:
-    """Return a parameter dataclass from plain values. Raises ConfigError naming `source` and the field if a type is wrong.
-
-    NaN and infinity are refused, since they are meaningful for no parameter.
-    """
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    for key in values:
-        if key not in fields:
-            known = f"; known: {', '.join(fields)}" if fields else " (it has no parameters)"
-            raise ConfigError(f"{source}: unknown parameter {shown(key)}{nearest(key, fields) or known}")
-    try:
-        result: P = _adapter(cls).validate_python(dict(values))
-        for name in fields:
-            value = getattr(result, name)
-            _require_numbers(values.get(name), value, name)
-            require(not isinstance(value, float) or math.isfinite(value), f"{name} must be finite, got {value}")
-        return result
-    except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
-    except ValidationError as error:
-        first, *others = error.errors(include_url=False)
-        raise ConfigError(f"{source}: {'.'.join(map(str, place(first)))}: {wording(first, [first, *others])}") from None
-
-
 @cache
-def _adapter(cls: Any) -> TypeAdapter[Any]:
-    """Cached, because building an adapter takes milliseconds and a sweep may check thousands of settings."""
+def adapter(cls: Any) -> TypeAdapter[Any]:
+    """Return the adapter of a type, cached: to build it takes milliseconds, and a sweep may check thousands of settings."""
     return TypeAdapter(cls)

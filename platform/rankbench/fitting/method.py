@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.config import parameters, used_names
+from rankbench.core.params import parameters, used_names
 from rankbench.core.registry import Registry
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankbench.core.config import Params, param
 from rankbench.core.errors import require
+from rankbench.core.params import Fixed, Params, Range, param
 
 
 @dataclass(frozen=True)
@@ -15,18 +15,18 @@ class Stopping(Params):
     patience: int = param(
         0,
         "evaluations without improvement after which the fit ends (with eval_every = 0: iterations); 0: never ends early",
-        "0 to 20",
+        Range(0, 20),
         ge=0,
     )
     eval_every: int = param(
         1,
         "iterations or epochs between evaluations; 0: often at first, then as often as costs about 5 % of the fit",
-        "0 to 20",
+        Range(0, 20),
         used=lambda p: p.patience > 0,
         ge=0,
     )
     stop_metric: str = param(
-        "ndcg@20", "metric on the validation set that must improve", "ndcg@20", used=lambda p: p.patience > 0
+        "ndcg@20", "metric on the validation set that must improve", Fixed("ndcg@20"), used=lambda p: p.patience > 0
     )
 
     def __post_init__(self) -> None:

@@ -14,17 +14,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.quantile import Thresholds, thresholds
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class AATP(Params):
-    K: int = param(20, "length K of the list whose last score is the threshold", "10, 20, 50", ge=1)
-    beta_lr: float = param(1e-3, "learning rate of the thresholds", "1e-4 to 1e-1", gt=0)
+    K: int = param(20, "length K of the list whose last score is the threshold", Choice(10, 20, 50), ge=1)
+    beta_lr: float = param(1e-3, "learning rate of the thresholds", Range(1e-4, 1e-1, exponents=True), gt=0)
     threshold: Literal["exact", "learned"] = param(
-        "exact", "with objective=catalogue: the K-th largest scores, or thresholds that are learned", "exact, learned"
+        "exact", "with objective=catalogue: the K-th largest scores, or thresholds that are learned", Choice("exact", "learned")
     )
 
 

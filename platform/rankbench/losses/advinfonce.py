@@ -20,18 +20,18 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.others import Others
 from rankbench.losses.spec import LossState, Scores, Sizes, ascending, loss
 
 
 @dataclass(frozen=True)
 class AdvInfoNCE(Params):
-    tau: float = param(0.1, "temperature τ that divides the cosine", "0.05 to 0.3", gt=0)
-    kappa: float = param(64.0, "weight κ of the negatives", "1 to 256", gt=0)
-    T_adv: int = param(5, "number of epochs from one adversarial epoch to the next", "5, 10, 15, 20", ge=1)
-    E_adv: int = param(15, "largest number of adversarial epochs", "5 to 30", ge=0)
-    adv_lr: float = param(5e-5, "learning rate of the adversary", "1e-5 to 1e-4", gt=0)
+    tau: float = param(0.1, "temperature τ that divides the cosine", Range(0.05, 0.3), gt=0)
+    kappa: float = param(64.0, "weight κ of the negatives", Range(1, 256), gt=0)
+    T_adv: int = param(5, "number of epochs from one adversarial epoch to the next", Choice(5, 10, 15, 20), ge=1)
+    E_adv: int = param(15, "largest number of adversarial epochs", Range(5, 30), ge=0)
+    adv_lr: float = param(5e-5, "learning rate of the adversary", Range(1e-5, 1e-4, exponents=True), gt=0)
 
 
 class Adversary(LossState):

@@ -15,13 +15,13 @@ from typing import Literal
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class BCE(Params):
-    neg_reduction: Literal["mean", "sum"] = param("mean", "reduction over the negatives of a row", "mean, sum")
+    neg_reduction: Literal["mean", "sum"] = param("mean", "reduction over the negatives of a row", Choice("mean", "sum"))
 
 
 @loss(

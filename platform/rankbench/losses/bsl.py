@@ -16,16 +16,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.spec import Scores, Twin, loss
 
 
 @dataclass(frozen=True)
 class BSL(Params):
-    tau1: float = param(0.2, "temperature τ₁ of positives; for form = single it only scales the loss", "0.05 to 0.5", gt=0)
-    tau2: float = param(0.2, "temperature τ₂ of negatives", "0.01 to 0.5", gt=0)
+    tau1: float = param(0.2, "temperature τ₁ of positives; for form = single it only scales the loss", Range(0.05, 0.5), gt=0)
+    tau2: float = param(0.2, "temperature τ₂ of negatives", Range(0.01, 0.5), gt=0)
     form: Literal["single", "multi"] = param(
-        "single", "positives of a row: its own item (single), or all its user's items in the batch (multi)", "single, multi"
+        "single",
+        "positives of a row: its own item (single), or all its user's items in the batch (multi)",
+        Choice("single", "multi"),
     )
 
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class CCL(Params):
-    w: float = param(0.3, "weight of the mean over negatives", "0.1 to 1000, log scale", ge=0)
-    margin: float = param(0.8, "cosine ε above which a negative contributes", "0 to 0.9", ge=0, lt=1)
-    clipped: bool = param(False, "whether a positive whose score is above 1 contributes nothing", "false, true")
+    w: float = param(0.3, "weight of the mean over negatives", Range(0.1, 1000, log=True), ge=0)
+    margin: float = param(0.8, "cosine ε above which a negative contributes", Range(0, 0.9), ge=0, lt=1)
+    clipped: bool = param(False, "whether a positive whose score is above 1 contributes nothing", Choice(False, True))
 
 
 @loss(

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class CML(Params):
-    margin: float = param(1.0, "margin m between squared distances in the unit ball", "0.1 to 2", gt=0)
-    rank_weight: bool = param(True, "whether a row is weighted by log(1 + its estimated rank)", "true, false")
+    margin: float = param(1.0, "margin m between squared distances in the unit ball", Range(0.1, 2), gt=0)
+    rank_weight: bool = param(True, "whether a row is weighted by log(1 + its estimated rank)", Choice(True, False))
 
 
 @loss(

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 PAPER = "Jin and Li, (Debiased) contrastive learning loss"
@@ -36,29 +36,31 @@ debiased_loss = partial(loss, over_catalogue=True, sampler="uniform-all", needs=
 
 @dataclass(frozen=True)
 class Debiased(Params):
-    lam: float = param(0.5, "weight λ of the negatives", "0.1 to 1; not published", ge=0)
-    a: float = param(0.0, "unseen positives per known positive, counted by the prior τ⁺", "0, 0.5, 1, 2, 5", ge=0)
-    extra: float = param(0.0, "unseen positives per user, counted by the prior τ⁺", "not published", ge=0)
-    n_positives: int = param(10, "number m of the user's positives drawn per row", "10, 20, 50", ge=1)
+    lam: float = param(0.5, "weight λ of the negatives", Range(0.1, 1, published=False), ge=0)
+    a: float = param(0.0, "unseen positives per known positive, counted by the prior τ⁺", Choice(0, 0.5, 1, 2, 5), ge=0)
+    extra: float = param(0.0, "unseen positives per user, counted by the prior τ⁺", Fixed("not published"), ge=0)
+    n_positives: int = param(10, "number m of the user's positives drawn per row", Choice(10, 20, 50), ge=1)
 
 
 @dataclass(frozen=True)
 class DebiasedMSE(Debiased):
     positive_weight: Literal["prior", "one"] = param(
-        "prior", "weight of a positive: τ⁺, as in the formulas, by which active users have most of the loss; or 1", "prior, one"
+        "prior",
+        "weight of a positive: τ⁺, as in the formulas, by which active users have most of the loss; or 1",
+        Choice("prior", "one"),
     )
 
 
 @dataclass(frozen=True)
 class DebiasedCCL(DebiasedMSE):
-    lam: float = param(0.4, "weight λ of the negatives", "0.1 to 1", ge=0)
-    margin: float = param(0.9, "cosine ε above which a negative contributes", "0 to 0.9", ge=0, lt=1)
+    lam: float = param(0.4, "weight λ of the negatives", Range(0.1, 1), ge=0)
+    margin: float = param(0.9, "cosine ε above which a negative contributes", Range(0, 0.9), ge=0, lt=1)
 
 
 @dataclass(frozen=True)
 class DebiasedInfoNCE(Debiased):
-    lam: float = param(500.0, "weight λ of the negatives; typically about n_negatives", "100 to 1000", gt=0)
-    tau: float = param(0.2, "temperature t that divides the cosine", "0.05 to 0.5; not published", gt=0)
+    lam: float = param(500.0, "weight λ of the negatives; typically about n_negatives", Range(100, 1000), gt=0)
+    tau: float = param(0.2, "temperature t that divides the cosine", Range(0.05, 0.5, published=False), gt=0)
 
 
 def class_prior(s: Scores, p: Debiased) -> Tensor:

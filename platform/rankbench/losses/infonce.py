@@ -17,7 +17,7 @@ from functools import partial
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 from rankbench.losses.spec import Scores, Twin, loss
 
 PAPER = "Jin and Li, (Debiased) contrastive learning loss"
@@ -26,13 +26,13 @@ cosine_loss = partial(loss, similarity="cosine", over_catalogue=True, sampler="u
 
 @dataclass(frozen=True)
 class Temperature(Params):
-    tau: float = param(0.2, "temperature t that divides the cosine", "0.05 to 0.5; not published", gt=0)
+    tau: float = param(0.2, "temperature t that divides the cosine", Range(0.05, 0.5, published=False), gt=0)
 
 
 @dataclass(frozen=True)
 class MINEPlus(Temperature):
-    tau: float = param(0.4, "temperature t that divides the cosine", "0.4 to 0.5", gt=0)
-    lam: float = param(1.1, "weight λ of the negatives; 1 is MINE", "1 to 1.2", gt=0)
+    tau: float = param(0.4, "temperature t that divides the cosine", Range(0.4, 0.5), gt=0)
+    lam: float = param(1.1, "weight λ of the negatives; 1 is MINE", Range(1, 1.2), gt=0)
 
 
 @cosine_loss(

@@ -19,7 +19,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Fixed, Params, Range, param
 from rankbench.losses.spec import LossState, Scores, Sizes, ascending, loss
 
 SHARPNESS = 5  # of r, the smooth hinge
@@ -27,9 +27,9 @@ SHARPNESS = 5  # of r, the smooth hinge
 
 @dataclass(frozen=True)
 class LLPAUC(Params):
-    alpha: float = param(0.7, "fraction α of positives: upper bound of the true positive rate", "0.1 to 0.9", gt=0, le=1)
-    beta: float = param(0.1, "fraction β of negatives: upper bound of the false positive rate", "0.01 to 0.9", gt=0, le=1)
-    tau: float = param(1.0, "temperature that divides the scores inside the sigmoid", "0.1 to 1; 1 in the paper", gt=0)
+    alpha: float = param(0.7, "fraction α of positives: upper bound of the true positive rate", Range(0.1, 0.9), gt=0, le=1)
+    beta: float = param(0.1, "fraction β of negatives: upper bound of the false positive rate", Range(0.01, 0.9), gt=0, le=1)
+    tau: float = param(1.0, "temperature that divides the scores inside the sigmoid", Fixed("0.1 to 1; 1 in the paper"), gt=0)
 
 
 class Saddle(LossState):

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class MSE(Params):
-    lam: float = param(1.0, "weight λ of the mean over negatives", "0.01 to 100, log scale; not published", ge=0)
+    lam: float = param(1.0, "weight λ of the mean over negatives", Range(0.01, 100, log=True, published=False), ge=0)
 
 
 @loss(

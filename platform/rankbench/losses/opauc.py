@@ -19,17 +19,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class OPAUC(Params):
     form: Literal["dns", "kl"] = param(
-        "dns", "form of the loss: exact, on the hardest negatives (dns), or soft (kl)", "dns, kl"
+        "dns", "form of the loss: exact, on the hardest negatives (dns), or soft (kl)", Choice("dns", "kl")
     )
-    beta: float = param(0.1, "fraction β of the negatives that are used, for form = dns", "0.001 to 1", gt=0, le=1)
-    tau: float = param(0.2, "temperature τ, for form = kl", "0.05 to 5", gt=0)
+    beta: float = param(0.1, "fraction β of the negatives that are used, for form = dns", Range(0.001, 1), gt=0, le=1)
+    tau: float = param(0.2, "temperature τ, for form = kl", Range(0.05, 5), gt=0)
 
 
 @loss(

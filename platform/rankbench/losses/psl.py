@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 # log σ(x) on [−1, 1]; the clamp avoids log(0) for a negative at d = −1. 1 + tanh x is 2 sigmoid(2x), whose sums have a kernel.
@@ -27,8 +27,8 @@ LOG_SURROGATE = {
 
 @dataclass(frozen=True)
 class PSL(Params):
-    tau: float = param(0.1, "temperature τ, applied to half the cosine", "0.005 to 0.3", gt=0)
-    surrogate: Literal["tanh", "atan", "relu"] = param("tanh", "surrogate activation σ", "tanh, atan, relu")
+    tau: float = param(0.1, "temperature τ, applied to half the cosine", Range(0.005, 0.3), gt=0)
+    surrogate: Literal["tanh", "atan", "relu"] = param("tanh", "surrogate activation σ", Choice("tanh", "atan", "relu"))
 
 
 @loss(

@@ -20,21 +20,23 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class CatalogueRecallAtK(Params):
-    K: int = param(20, "length K of the list", "10, 20, 50", ge=1)
-    tau1: float = param(0.1, "temperature τ1 of score differences", "0.01 to 0.3", gt=0)
-    tau2: float = param(500.0, "temperature τ2 of the rank, about a twentieth of the number of items", "1 to 2000", gt=0)
+    K: int = param(20, "length K of the list", Choice(10, 20, 50), ge=1)
+    tau1: float = param(0.1, "temperature τ1 of score differences", Range(0.01, 0.3), gt=0)
+    tau2: float = param(500.0, "temperature τ2 of the rank, about a twentieth of the number of items", Range(1, 2000), gt=0)
 
 
 @dataclass(frozen=True)
 class RecallAtK(CatalogueRecallAtK):
-    tau2: float = param(5.0, "temperature τ2 of the rank, about a twentieth of n_negatives", "1 to 200", gt=0)
-    scale_rank: bool = param(False, "whether to estimate the rank among all items instead of the sampled ones", "true, false")
+    tau2: float = param(5.0, "temperature τ2 of the rank, about a twentieth of n_negatives", Range(1, 200), gt=0)
+    scale_rank: bool = param(
+        False, "whether to estimate the rank among all items instead of the sampled ones", Choice(True, False)
+    )
 
 
 @loss(

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.spec import Scores, Twin, loss
 
 
 @dataclass(frozen=True)
 class SL(Params):
-    tau: float = param(0.2, "temperature τ that divides the cosine", "0.01 to 0.5", gt=0)
-    include_positive: bool = param(False, "whether the sum includes the positive", "false, true")
+    tau: float = param(0.2, "temperature τ that divides the cosine", Range(0.01, 0.5), gt=0)
+    include_positive: bool = param(False, "whether the sum includes the positive", Choice(False, True))
 
 
 @loss(

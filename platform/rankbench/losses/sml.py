@@ -15,17 +15,17 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 
 @dataclass(frozen=True)
 class SML(Params):
-    lam: float = param(0.01, "weight λ of the item-centred hinge", "0.001 to 1", ge=0)
+    lam: float = param(0.01, "weight λ of the item-centred hinge", Range(0.001, 1), ge=0)
     gamma: float = param(
-        0.3, "reward γ of large margins; about the fraction of rows whose user hinge stays active", "0.01 to 1", ge=0
+        0.3, "reward γ of large margins; about the fraction of rows whose user hinge stays active", Range(0.01, 1), ge=0
     )
-    margin: float = param(1.0, "largest margin l, which is also the initial margin", "0.5 to 2", gt=0)
+    margin: float = param(1.0, "largest margin l, which is also the initial margin", Range(0.5, 2), gt=0)
 
 
 class Margins(LossState):

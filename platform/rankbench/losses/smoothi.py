@@ -17,17 +17,17 @@ from typing import Literal
 
 from torch import Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class SmoothI(Params):
-    K: int = param(20, "length K of the list; each row takes K softmaxes", "5, 10, 20", ge=1)
-    tau: float = param(0.1, "temperature τ that divides the cosine", "0.05 to 0.3", gt=0)
-    delta: float = param(0.1, "offset δ that lowers items already selected", "0.05 to 0.3", ge=0, lt=1)
+    K: int = param(20, "length K of the list; each row takes K softmaxes", Choice(5, 10, 20), ge=1)
+    tau: float = param(0.1, "temperature τ that divides the cosine", Range(0.05, 0.3), gt=0)
+    delta: float = param(0.1, "offset δ that lowers items already selected", Range(0.05, 0.3), ge=0, lt=1)
     lowers: Literal["each", "all"] = param(
-        "each", "whether a rank lowers each item by its own indicator or all by the positive's", "each, all"
+        "each", "whether a rank lowers each item by its own indicator or all by the positive's", Choice("each", "all")
     )
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, param
 from rankbench.losses.spec import Scores, loss
 
 
@@ -31,7 +31,7 @@ class Softmax:
 @dataclass(frozen=True)
 class SampledSoftmax(Params):
     correction: Literal["nq_N", "expected_count", "both"] = param(
-        "nq_N", "correction of the scores for the proposal distribution q", "nq_N, expected_count, both"
+        "nq_N", "correction of the scores for the proposal distribution q", Choice("nq_N", "expected_count", "both")
     )
 
 

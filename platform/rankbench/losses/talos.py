@@ -17,21 +17,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.quantile import Thresholds, thresholds
 from rankbench.losses.spec import Scores, loss
 
 
 @dataclass(frozen=True)
 class Talos(Params):
-    tau: float = param(0.1, "temperature τ", "0.05 to 0.3", gt=0)
-    K: int = param(20, "length K of the list whose last score is the threshold", "10, 20, 50", ge=1)
-    beta_lr: float = param(1e-3, "learning rate of the thresholds", "1e-4 to 1e-1", gt=0)
+    tau: float = param(0.1, "temperature τ", Range(0.05, 0.3), gt=0)
+    K: int = param(20, "length K of the list whose last score is the threshold", Choice(10, 20, 50), ge=1)
+    beta_lr: float = param(1e-3, "learning rate of the thresholds", Range(1e-4, 1e-1, exponents=True), gt=0)
     threshold: Literal["exact", "learned"] = param(
-        "exact", "with objective=catalogue: the K-th largest scores, or thresholds that are learned", "exact, learned"
+        "exact", "with objective=catalogue: the K-th largest scores, or thresholds that are learned", Choice("exact", "learned")
     )
     ablation: Literal["none", "quantile", "outside", "denominator"] = param(
-        "none", "part of the loss that is removed", "none, quantile, outside, denominator"
+        "none", "part of the loss that is removed", Choice("none", "quantile", "outside", "denominator")
     )
 
 

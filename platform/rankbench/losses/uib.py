@@ -16,18 +16,20 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.losses.spec import LossState, Scores, Sizes, loss
 
 
 @dataclass(frozen=True)
 class UIB(Params):
     boundary: Literal["linear", "embedding"] = param(
-        "linear", "boundary b_u: a linear map of the user's vector, or one number per user (embedding)", "linear, embedding"
+        "linear",
+        "boundary b_u: a linear map of the user's vector, or one number per user (embedding)",
+        Choice("linear", "embedding"),
     )
-    phi: Literal["softplus", "hinge"] = param("softplus", "the pointwise loss φ", "softplus, hinge")
-    a: float = param(0.5, "weight of the negatives", "0.1 to 0.9", gt=0, lt=1)
-    margin: float = param(1.0, "margin of the hinge, for phi = hinge", "0 to 2", ge=0)
+    phi: Literal["softplus", "hinge"] = param("softplus", "the pointwise loss φ", Choice("softplus", "hinge"))
+    a: float = param(0.5, "weight of the negatives", Range(0.1, 0.9), gt=0, lt=1)
+    margin: float = param(1.0, "margin of the hinge, for phi = hinge", Range(0, 2), ge=0)
 
 
 class LinearBoundary(LossState):

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from rankbench.core.config import Params, param
 from rankbench.core.errors import require
+from rankbench.core.params import Params, Range, param
 from rankbench.models.edges import INDEX, Edges, edge_products, weighted_sums
 from rankbench.models.independence import distance_correlations
 from rankbench.models.routing import intent_shares
@@ -34,10 +34,10 @@ _MOST_ROWS = 1024  # users, and items, of the independence term: its distances a
 
 @dataclass(frozen=True)
 class DGCF(Params):
-    n_layers: int = param(3, "number of graph layers", "1 to 4", ge=1)
-    n_intents: int = param(4, "number of intents K, a divisor of embedding_dim", "1 to 16", ge=1)
-    n_routings: int = param(2, "number of routing iterations T in each layer", "1 to 3", ge=1)
-    cor_weight: float = param(0.01, "weight λ of the distance correlation of adjacent intents", "0.00001 to 0.1", ge=0)
+    n_layers: int = param(3, "number of graph layers", Range(1, 4), ge=1)
+    n_intents: int = param(4, "number of intents K, a divisor of embedding_dim", Range(1, 16), ge=1)
+    n_routings: int = param(2, "number of routing iterations T in each layer", Range(1, 3), ge=1)
+    cor_weight: float = param(0.01, "weight λ of the distance correlation of adjacent intents", Range(0.00001, 0.1), ge=0)
 
 
 class DGCFModel(EmbeddingModel):

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
-from rankbench.core.config import Params, param
 from rankbench.core.errors import require
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.models.attention import attention
 from rankbench.models.edges import INDEX, Edges, weighted_sums
 from rankbench.models.layers import xavier
@@ -28,11 +28,13 @@ from rankbench.models.spec import EmbeddingModel, model
 
 @dataclass(frozen=True)
 class GAT(Params):
-    attention_layers: int = param(2, "number of attention layers", "1 to 3", ge=1)
-    n_heads: int = param(1, "number of attention heads in each layer, a divisor of embedding_dim", "1 to 8", ge=1)
-    self_loops: bool = param(True, "whether a node attends to itself, as in the paper", "true, false")
+    attention_layers: int = param(2, "number of attention layers", Range(1, 3), ge=1)
+    n_heads: int = param(1, "number of attention heads in each layer, a divisor of embedding_dim", Range(1, 8), ge=1)
+    self_loops: bool = param(True, "whether a node attends to itself, as in the paper", Choice(True, False))
     combine: Literal["last", "mean", "concat"] = param(
-        "last", "vectors that are scored: the last layer, or the mean or concatenation of layers 0 to the last", "last, mean"
+        "last",
+        "vectors that are scored: the last layer, or the mean or concatenation of layers 0 to the last",
+        Choice("last", "mean"),
     )
 
 

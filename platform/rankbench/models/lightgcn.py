@@ -13,14 +13,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
 
 
 @dataclass(frozen=True)
 class LightGCN(Params):
-    n_layers: int = param(3, "number of graph layers", "1 to 4", ge=1)
+    n_layers: int = param(3, "number of graph layers", Range(1, 4), ge=1)
 
 
 class LightGCNModel(EmbeddingModel):

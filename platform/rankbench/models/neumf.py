@@ -28,8 +28,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from rankbench.core.config import Params, param
 from rankbench.core.errors import require
+from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.models.layers import dropout, xavier
 from rankbench.models.spec import PairModel, model
@@ -37,17 +37,19 @@ from rankbench.models.spec import PairModel, model
 
 @dataclass(frozen=True)
 class NeuMF(Params):
-    network: Literal["ngcf", "he"] = param("ngcf", "the network of NGCF's authors, or that of the NeuMF paper", "ngcf, he")
-    hidden_layers: int = param(0, "number of hidden layers; 0: 2 for ngcf, 3 for he", "1 to 4", ge=0)
-    hidden_dim: int = param(0, "width of the first hidden layer; 0: that of a vector that the layers read", "64", ge=0)
+    network: Literal["ngcf", "he"] = param(
+        "ngcf", "the network of NGCF's authors, or that of the NeuMF paper", Choice("ngcf", "he")
+    )
+    hidden_layers: int = param(0, "number of hidden layers; 0: 2 for ngcf, 3 for he", Range(1, 4), ge=0)
+    hidden_dim: int = param(0, "width of the first hidden layer; 0: that of a vector that the layers read", Fixed(64), ge=0)
     gmf_dim: int = param(
         0,
         "dimensions of the vectors that are multiplied with each other, for network = he; 0: a fifth of embedding_dim",
-        "8 to 64",
+        Range(8, 64),
         used=lambda p: p.network == "he",
         ge=0,
     )
-    hidden_dropout: float = param(0.0, "share of each hidden layer that is set to 0 in training", "0 to 0.5", ge=0, lt=1)
+    hidden_dropout: float = param(0.0, "share of each hidden layer that is set to 0 in training", Range(0, 0.5), ge=0, lt=1)
 
     def multiplied(self, embedding_dim: int) -> int:
         """The number of dimensions that go to the output as p^G ⊙ q^G."""

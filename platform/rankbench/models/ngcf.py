@@ -20,7 +20,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.models.layers import dropout, xavier
 from rankbench.models.ngcf_layer import SLOPE, ngcf_layer
 from rankbench.models.propagation import Graph, propagate
@@ -29,17 +29,17 @@ from rankbench.models.spec import EmbeddingModel, model
 
 @dataclass(frozen=True)
 class NGCF(Params):
-    n_layers: int = param(3, "number of graph layers", "1 to 4", ge=1)
+    n_layers: int = param(3, "number of graph layers", Range(1, 4), ge=1)
     ngcf_form: Literal["program", "paper"] = param(
-        "program", "layers of the authors' program, or of the paper's Eq. 7", "program, paper"
+        "program", "layers of the authors' program, or of the paper's Eq. 7", Choice("program", "paper")
     )
     adjacency: Literal["self", "mean", "mean-and-self"] = param(
         "self",
         "mean over neighbours and the node, over neighbours, or the latter plus the node; for ngcf_form = program",
-        "self",
+        Fixed("self"),
         used=lambda p: p.ngcf_form == "program",
     )
-    message_dropout: float = param(0.1, "share of a layer's numbers that are set to 0 in training", "0 to 0.8", ge=0, lt=1)
+    message_dropout: float = param(0.1, "share of a layer's numbers that are set to 0 in training", Range(0, 0.8), ge=0, lt=1)
 
 
 class NGCFModel(EmbeddingModel):

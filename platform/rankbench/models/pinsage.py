@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.models.edges import INDEX, Edges, weighted_sums
 from rankbench.models.layers import xavier
 from rankbench.models.spec import EmbeddingModel, model
@@ -29,20 +29,24 @@ from rankbench.models.walks import most_visited
 
 @dataclass(frozen=True)
 class PinSage(Params):
-    convolutions: int = param(2, "number of convolutions", "1 to 3", ge=1)
+    convolutions: int = param(2, "number of convolutions", Range(1, 3), ge=1)
     neighbours: Literal["walks", "all"] = param(
         "walks",
         "neighbours of a node: those of its own side that walks visit most, or all nodes that it interacts with",
-        "walks",
+        Fixed("walks"),
     )
     n_neighbours: int = param(
-        10, "largest number of neighbours, for neighbours = walks", "3 to 50", used=lambda p: p.neighbours == "walks", ge=1
+        10, "largest number of neighbours, for neighbours = walks", Range(3, 50), used=lambda p: p.neighbours == "walks", ge=1
     )
     n_walks: int = param(
-        50, "number of walks from each node, for neighbours = walks", "10 to 500", used=lambda p: p.neighbours == "walks", ge=1
+        50,
+        "number of walks from each node, for neighbours = walks",
+        Range(10, 500),
+        used=lambda p: p.neighbours == "walks",
+        ge=1,
     )
-    relu_last: bool = param(False, "whether the last convolution ends with ReLU, as in the paper", "false, true")
-    normalize_last: bool = param(False, "whether the scored vectors have unit length, as in the paper", "false, true")
+    relu_last: bool = param(False, "whether the last convolution ends with ReLU, as in the paper", Choice(False, True))
+    normalize_last: bool = param(False, "whether the scored vectors have unit length, as in the paper", Choice(False, True))
 
 
 class PinSageModel(EmbeddingModel):

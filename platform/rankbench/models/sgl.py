@@ -18,7 +18,7 @@ import scipy.sparse as sp
 import torch
 from torch import Generator, Tensor
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.models.contrast import contrast
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
@@ -26,14 +26,14 @@ from rankbench.models.spec import EmbeddingModel, model
 
 @dataclass(frozen=True)
 class SGL(Params):
-    n_layers: int = param(3, "number of graph layers", "1 to 4", ge=1)
-    edge_dropout: float = param(0.1, "share ρ of interactions that each of the two graphs lacks", "0 to 0.5", ge=0, lt=1)
-    ssl_weight: float = param(0.1, "weight λ_1 of the contrastive loss", "0.005 to 1", ge=0)
-    ssl_tau: float = param(0.2, "temperature τ of the contrastive loss", "0.1 to 1", gt=0)
+    n_layers: int = param(3, "number of graph layers", Range(1, 4), ge=1)
+    edge_dropout: float = param(0.1, "share ρ of interactions that each of the two graphs lacks", Range(0, 0.5), ge=0, lt=1)
+    ssl_weight: float = param(0.1, "weight λ_1 of the contrastive loss", Range(0.005, 1), ge=0)
+    ssl_tau: float = param(0.2, "temperature τ of the contrastive loss", Range(0.1, 1), gt=0)
     contrast_nodes: int = param(
         0,
         "number of users, and of items, drawn for the sums over w in each step; 0: all of them, as published",
-        "0, 4096",
+        Choice(0, 4096),
         ge=0,
     )
 

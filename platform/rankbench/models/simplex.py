@@ -22,7 +22,7 @@ import scipy.sparse as sp
 import torch
 from torch import Generator, Tensor, nn
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.models.edges import edge_products, weighted_sums
 from rankbench.models.histories import Bags, Histories
 from rankbench.models.layers import dropout, linear
@@ -32,17 +32,17 @@ from rankbench.models.spec import EmbeddingModel, model
 @dataclass(frozen=True)
 class SimpleX(Params):
     aggregator: Literal["mean", "user_attention", "self_attention"] = param(
-        "mean", "weights of the items of a history: equal, or by attention", "mean, user_attention, self_attention"
+        "mean", "weights of the items of a history: equal, or by attention", Choice("mean", "user_attention", "self_attention")
     )
-    own_weight: float = param(0.5, "weight γ of the user's own vector beside the history", "0 to 1", ge=0, le=1)
-    user_dropout: float = param(0.0, "share of a user's numbers that are set to 0 in training", "0, 0.1", ge=0, lt=1)
+    own_weight: float = param(0.5, "weight γ of the user's own vector beside the history", Range(0, 1), ge=0, le=1)
+    user_dropout: float = param(0.0, "share of a user's numbers that are set to 0 in training", Choice(0, 0.1), ge=0, lt=1)
     shared_items: bool = param(
-        True, "whether histories have the vectors of the scored items, or a table of their own", "true, false"
+        True, "whether histories have the vectors of the scored items, or a table of their own", Choice(True, False)
     )
     pad: int = param(
         0,
         "length that the program fills histories up to with items of logit 0; 0: none",
-        "0",
+        Fixed(0),
         used=lambda p: p.aggregator != "mean",
         ge=0,
     )

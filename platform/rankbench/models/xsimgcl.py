@@ -18,8 +18,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rankbench.core.config import Params, param
 from rankbench.core.errors import require
+from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.kernels.orthant_noise import with_noise
 from rankbench.kernels.rows import take_rows
 from rankbench.models.contrast import contrast
@@ -29,17 +29,17 @@ from rankbench.models.spec import EmbeddingModel, model
 
 @dataclass(frozen=True)
 class XSimGCL(Params):
-    n_layers: int = param(3, "number of graph layers", "1 to 4", ge=1)
-    noise: float = param(0.1, "length ε of the noise in each layer", "0.01 to 0.5", ge=0)
-    aux_weight: float = param(0.01, "weight λ of the contrastive loss", "0.01 to 0.2", ge=0)
-    aux_tau: float = param(0.2, "temperature τ of the contrastive loss", "0.1 to 0.2", gt=0)
+    n_layers: int = param(3, "number of graph layers", Range(1, 4), ge=1)
+    noise: float = param(0.1, "length ε of the noise in each layer", Range(0.01, 0.5), ge=0)
+    aux_weight: float = param(0.01, "weight λ of the contrastive loss", Range(0.01, 0.2), ge=0)
+    aux_tau: float = param(0.2, "temperature τ of the contrastive loss", Range(0.1, 0.2), gt=0)
     contrast_nodes: int = param(
         0,
         "number of nodes that are compared with one another, in random groups of a batch's nodes; 0: all of the batch",
-        "0, 1024",
+        Choice(0, 1024),
         ge=0,
     )
-    contrast_layer: int = param(1, "layer l* that the final vectors are contrasted with, 1 to n_layers", "1 to n_layers")
+    contrast_layer: int = param(1, "layer l* that the final vectors are contrasted with, 1 to n_layers", Fixed("1 to n_layers"))
 
     def __post_init__(self) -> None:
         super().__post_init__()

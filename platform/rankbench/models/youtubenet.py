@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import torch
 from torch import Generator, Tensor, nn
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Choice, Params, param
 from rankbench.fitting.recommenders import LowRankRecommender
 from rankbench.models.histories import Bags, Histories
 from rankbench.models.layers import dropout, linear
@@ -26,8 +26,8 @@ from rankbench.models.spec import EmbeddingModel, model
 
 @dataclass(frozen=True)
 class YouTubeNet(Params):
-    n_towers: int = param(0, "number of ReLU layers above the mean", "0, 1, 2", ge=0)
-    user_dropout: float = param(0.0, "share of a user's numbers that are set to 0 in training", "0, 0.1", ge=0, lt=1)
+    n_towers: int = param(0, "number of ReLU layers above the mean", Choice(0, 1, 2), ge=0)
+    user_dropout: float = param(0.0, "share of a user's numbers that are set to 0 in training", Choice(0, 0.1), ge=0, lt=1)
 
 
 class YouTubeNetModel(EmbeddingModel):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rankbench.core.config import parameters
 from rankbench.core.environment import Environment
+from rankbench.core.params import parameters
 from rankbench.data.cards import load_card
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import StoredStudy

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from rankbench.core import threads
-from rankbench.core.config import Params, param
 from rankbench.core.environment import Environment
+from rankbench.core.params import Params, param
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.outcome import describe

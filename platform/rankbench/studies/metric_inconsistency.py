@@ -24,9 +24,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from rankbench.core.config import Params, param
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
+from rankbench.core.params import Params, param
 from rankbench.core.rng import stream
 from rankbench.data.blocks import union
 from rankbench.data.prepare import load

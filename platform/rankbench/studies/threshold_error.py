@@ -25,9 +25,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rankbench.core.config import Params, param
 from rankbench.core.environment import Environment
 from rankbench.core.errors import NumericalError, require
+from rankbench.core.params import Params, param
 from rankbench.core.rng import stream
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure

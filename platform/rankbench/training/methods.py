@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.config import parameters, used_names
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.params import parameters, used_names
 from rankbench.core.registry import nearest
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rankbench.core.config import param
 from rankbench.core.errors import require
+from rankbench.core.params import Choice, Fixed, Range, param
 from rankbench.fitting.stopping import Stopping
 
 
@@ -19,27 +19,27 @@ class TrainingParams(Stopping):
     model: str = param(
         "mf",
         "encoder of users and items, such as mf or lightgcn",
-        "mf, lightgcn, xsimgcl, dgcf, gat, neumf, ngcf, pinsage, sgl, simplex, youtubenet",
+        Choice("mf", "lightgcn", "xsimgcl", "dgcf", "gat", "neumf", "ngcf", "pinsage", "sgl", "simplex", "youtubenet"),
     )
-    embedding_dim: int = param(64, "dimension of the user and item vectors", "64", gt=0)
-    epochs: int = param(100, "largest number of passes over the interactions", "20 to 1000", gt=0)
+    embedding_dim: int = param(64, "dimension of the user and item vectors", Fixed(64), gt=0)
+    epochs: int = param(100, "largest number of passes over the interactions", Range(20, 1000), gt=0)
     objective: Literal["sampled", "catalogue"] = param(
         "sampled",
         "items that a positive is compared with: sampled negatives, or all items of the catalogue",
-        "sampled, catalogue",
+        Choice("sampled", "catalogue"),
     )
-    batch_size: int = param(2048, "number of interactions per gradient step", "512 to 8192", used=_sampled, gt=0)
+    batch_size: int = param(2048, "number of interactions per gradient step", Range(512, 8192), used=_sampled, gt=0)
     users_per_step: int = param(
         480,
         "number of users per gradient step, with all their interactions, for objective = catalogue",
-        "96 to 960",
+        Range(96, 960),
         used=lambda p: p.objective == "catalogue",
         gt=0,
     )
     n_negatives: int = param(
         100,
         "number of negatives per positive",
-        "1 to 4096",
+        Range(1, 4096),
         used=lambda p: _sampled(p) and p.sampler != "in-batch",
         gt=0,
     )
@@ -47,91 +47,93 @@ class TrainingParams(Stopping):
         False,
         "whether all rows of a batch share their negatives, drawn from all items unless sampler says otherwise: faster, but "
         "not as in the papers",
-        "false, true",
+        Choice(False, True),
         used=lambda p: _sampled(p) and p.sampler != "in-batch",
     )
     sampler: Literal["auto", "uniform-all", "uniform-other", "popularity", "in-batch"] = param(
-        "auto", "distribution that negatives are drawn from; auto: that of the loss's papers", "auto"
+        "auto", "distribution that negatives are drawn from; auto: that of the loss's papers", Fixed("auto")
     )
     popularity_power: float = param(
         1.0,
         "power of the interaction counts, for sampler = popularity",
-        "0 to 1",
+        Range(0, 1),
         used=lambda p: _sampled(p) and p.sampler == "popularity",
         ge=0,
     )
-    learning_rate: float = param(0.01, "learning rate of Adam", "0.0001 to 0.1", gt=0)
+    learning_rate: float = param(0.01, "learning rate of Adam", Range(0.0001, 0.1), gt=0)
     reference_batch: int = param(
         0,
         "interactions per step that learning_rate is meant for: it is multiplied by the square root of those of a step over "
         "these; 0: it is used as it is",
-        "1024",
+        Fixed(1024),
         ge=0,
     )
     schedule: Literal["constant", "plateau", "cosine"] = param(
         "constant",
         "learning rate over the steps; plateau halves it at the 4th evaluation without improvement, and ends the fit at 1e-6",
-        "constant",
+        Fixed("constant"),
     )
-    warmup: float = param(0.0, "epochs in which the learning rate rises in every step up to its value", "0 to 2", ge=0)
-    weight_decay: float = param(0.0, "L2 penalty on the vectors", "0 to 0.001, log scale", ge=0)
+    warmup: float = param(0.0, "epochs in which the learning rate rises in every step up to its value", Range(0, 2), ge=0)
+    weight_decay: float = param(0.0, "L2 penalty on the vectors", Range(0, 0.001, log=True), ge=0)
     decay: Literal["gradient", "batch", "batch-negatives", "layer-0"] = param(
         "gradient",
         "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch: the scored vectors of its "
         "positives, those of its negatives too, or the learned vectors of both before any layer",
-        "gradient",
+        Fixed("gradient"),
         used=lambda p: p.weight_decay > 0,
     )
     optimizer: Literal["adam", "row-adam"] = param(
         "adam",
         "adam moves every row in every step, as in the papers; row-adam only the rows of the batch, if the encoder scores its "
         "tables themselves (mf, neumf); other encoders take adam",
-        "adam",
+        Fixed("adam"),
     )
     adam_eps: float = param(
         1e-8,
         "number that Adam adds to the root of the squared gradients: where a loss has smaller gradients, vectors hardly move; "
         "with decay = gradient, it must be above those of the penalty, which otherwise move vectors by whole steps",
-        "1e-8, 1e-16",
+        Choice(1e-8, 1e-16),
         gt=0,
     )
     init: Literal["normal", "xavier", "ials"] = param(
-        "normal", "initial vectors: normal with standard deviation init_scale, Xavier, or those of a fitted iALS", "normal"
+        "normal",
+        "initial vectors: normal with standard deviation init_scale, Xavier, or those of a fitted iALS",
+        Fixed("normal"),
     )
     init_scale: float = param(
         0.1,
         "standard deviation of the initial vectors, for init = normal",
-        "0.01 to 1",
+        Range(0.01, 1),
         used=lambda p: p.init == "normal",
         gt=0,
     )
     patience: int = param(
         10,
         "epochs without improvement on the validation set after which training ends (with eval_every: evaluations); 0: never",
-        "10",
+        Fixed(10),
         ge=0,
     )
     eval_every: int = param(
         0,
         "epochs between evaluations; 0: often at first, then as often as costs about 5 % of the training",
-        "0 to 20",
+        Range(0, 20),
         used=lambda p: p.patience > 0 or p.schedule == "plateau",
         ge=0,
     )
     reduction: Literal["interaction", "user"] = param(
-        "interaction", "unit that has equal weight in the loss: every interaction, or every user", "interaction"
+        "interaction", "unit that has equal weight in the loss: every interaction, or every user", Fixed("interaction")
     )
     similarity: Literal["auto", "dot", "cosine", "distance"] = param(
         "auto",
         "score of a user and an item: the dot product, cosine, or minus the squared distance; auto: the loss's own",
-        "auto",
+        Fixed("auto"),
     )
     rank_by: Literal["auto", "dot"] = param(
-        "auto", "score that items are ranked by after training: that of the training, or the dot product", "auto"
+        "auto", "score that items are ranked by after training: that of the training, or the dot product", Fixed("auto")
     )
-    temperature: float = param(1.0, "number that dot products and cosines are divided by in the loss", "0.05 to 1", gt=0)
+    temperature: float = param(1.0, "number that dot products and cosines are divided by in the loss", Range(0.05, 1), gt=0)
     precision: Literal["float32", "bfloat16"] = param(
-        "float32", "precision of products with shared negatives or the catalogue; the loss itself is float32", "float32"
+        "float32", "precision of products with shared negatives or the catalogue; the loss itself is float32", Fixed("float32")
     )
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Fixed, Params, param
 from rankbench.core.rng import stream
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import FactorRecommender
@@ -15,7 +15,7 @@ from rankbench.fitting.recommenders import FactorRecommender
 
 @dataclass(frozen=True)
 class Random(Params):
-    embedding_dim: int = param(32, "dimension of the random vectors; a larger value makes users less alike", "32", gt=0)
+    embedding_dim: int = param(32, "dimension of the random vectors; a larger value makes users less alike", Fixed(32), gt=0)
 
 
 @direct(

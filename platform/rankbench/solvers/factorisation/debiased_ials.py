@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from rankbench.core.config import param
+from rankbench.core.params import Range, param
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 from rankbench.solvers.factorisation.ials import IALS, ials
@@ -20,9 +20,9 @@ from rankbench.solvers.factorisation.ials import IALS, ials
 
 @dataclass(frozen=True)
 class DebiasedIALS(IALS):
-    alpha0: float = param(0.1, "weight α₀ of every pair", "0.001 to 1", gt=0, lt=1)  # from 1 on the loss has no minimum
-    a: float = param(0.0, "unseen positives per known positive", "0 to 5", ge=0)
-    extra: float = param(0.0, "unseen positives per user", "0 to 100", ge=0)
+    alpha0: float = param(0.1, "weight α₀ of every pair", Range(0.001, 1), gt=0, lt=1)  # from 1 on the loss has no minimum
+    a: float = param(0.0, "unseen positives per known positive", Range(0, 5), ge=0)
+    extra: float = param(0.0, "unseen positives per user", Range(0, 100), ge=0)
 
 
 @als(

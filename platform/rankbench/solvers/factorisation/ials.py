@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankbench.core.config import param
+from rankbench.core.params import Fixed, Range, param
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
@@ -17,9 +17,9 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class IALS(ALSParams):
-    alpha0: float = param(0.1, "weight α₀ of every pair", "0.001 to 1", gt=0)
-    lam: float = param(0.003, "ridge λ", "0.0003 to 0.3", ge=0)
-    nu: float = param(1.0, "exponent ν of the frequency in the ridge; 0: the same ridge for all", "1", ge=0, le=2)
+    alpha0: float = param(0.1, "weight α₀ of every pair", Range(0.001, 1), gt=0)
+    lam: float = param(0.003, "ridge λ", Range(0.0003, 0.3), ge=0)
+    nu: float = param(1.0, "exponent ν of the frequency in the ridge; 0: the same ridge for all", Fixed(1), ge=0, le=2)
 
 
 @als("ials", IALS, families=("als",), title="iALS: implicit ALS with a ridge by frequency", source="Rendle et al., RecSys 2022")

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from rankbench.core.config import param
+from rankbench.core.params import Fixed, Range, param
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
@@ -23,9 +23,9 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class RG2(ALSParams):
-    lam: float = param(0.01, "ridge λ", "0 to 1, log scale", ge=0)
+    lam: float = param(0.01, "ridge λ", Range(0, 1, log=True), ge=0)
     regulariser: Literal["weighted", "product"] = param(
-        "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", "weighted"
+        "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", Fixed("weighted")
     )
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from rankbench.core.config import param
+from rankbench.core.params import Fixed, Range, param
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
@@ -25,12 +25,12 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class RGAuthors(ALSParams):
-    lam: float = param(0.01, "ridge λ", "0 to 1, log scale", ge=0)
-    alpha: float = param(0.01, "weight α of the squared distance of interactions from 1", "0 to 1, log scale", ge=0)
-    beta: float = param(0.0, "fraction β of the quadratic terms that is removed; 0 for RG²", "0 to 0.5", ge=0, lt=1)
-    item_rhs_sign: Literal[-1, 1] = param(-1, "sign in the item step: -1 follows the loss, 1 the authors' program", "-1")
+    lam: float = param(0.01, "ridge λ", Range(0, 1, log=True), ge=0)
+    alpha: float = param(0.01, "weight α of the squared distance of interactions from 1", Range(0, 1, log=True), ge=0)
+    beta: float = param(0.0, "fraction β of the quadratic terms that is removed; 0 for RG²", Range(0, 0.5), ge=0, lt=1)
+    item_rhs_sign: Literal[-1, 1] = param(-1, "sign in the item step: -1 follows the loss, 1 the authors' program", Fixed(-1))
     reg: Literal["weighted", "authors"] = param(
-        "weighted", "ridge of users: by weight, or with λ added as in the authors' program (authors)", "weighted"
+        "weighted", "ridge of users: by weight, or with λ added as in the authors' program (authors)", Fixed("weighted")
     )
 
 

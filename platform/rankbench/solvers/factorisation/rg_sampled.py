@@ -17,8 +17,8 @@ from typing import Literal
 
 import numpy as np
 
-from rankbench.core.config import param
 from rankbench.core.errors import require
+from rankbench.core.params import Choice, Range, param
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
@@ -27,11 +27,11 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 @dataclass(frozen=True)
 class RG2Sampled(ALSParams):
     n_negatives: int = param(
-        20, "number n of negatives in the expanded loss (none are drawn), below n_items", "10 to 1000", gt=0
+        20, "number n of negatives in the expanded loss (none are drawn), below n_items", Range(10, 1000), gt=0
     )
-    lam: float = param(0.01, "ridge λ", "0 to 1, log scale", ge=0)
+    lam: float = param(0.01, "ridge λ", Range(0, 1, log=True), ge=0)
     weights: Literal["printed", "expected"] = param(
-        "printed", "weights as printed in Eq. 19, or the expectation of Eq. 18", "printed, expected"
+        "printed", "weights as printed in Eq. 19, or the expectation of Eq. 18", Choice("printed", "expected")
     )
 
 

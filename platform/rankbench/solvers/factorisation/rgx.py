@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, replace
 
-from rankbench.core.config import param
+from rankbench.core.params import Range, param
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
@@ -23,12 +23,12 @@ from rankbench.solvers.factorisation.rg2 import RG2, rg2
 
 @dataclass(frozen=True)
 class RGx(ALSParams):
-    lam: float = param(0.01, "ridge λ", "0 to 1, log scale", ge=0)
+    lam: float = param(0.01, "ridge λ", Range(0, 1, log=True), ge=0)
 
 
 @dataclass(frozen=True)
 class RGxPaper(RGx):
-    beta: float = param(0.01, "fraction β of the quadratic term that is removed", "0 to 0.5", ge=0, lt=1)
+    beta: float = param(0.01, "fraction β of the quadratic term that is removed", Range(0, 0.5), ge=0, lt=1)
 
 
 @als(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import param
+from rankbench.core.params import Range, param
 from rankbench.solvers.als.fit import Counts, als
 from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
@@ -19,8 +19,8 @@ from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
 
 @dataclass(frozen=True)
 class WRMF(ALSParams):
-    lam: float = param(10.0, "ridge λ on every vector", "0 to 1000, log scale", ge=0)
-    alpha: float = param(4.0, "weight α of an interaction, in addition to the weight 1 of every pair", "0.5 to 40", ge=0)
+    lam: float = param(10.0, "ridge λ on every vector", Range(0, 1000, log=True), ge=0)
+    alpha: float = param(4.0, "weight α of an interaction, in addition to the weight 1 of every pair", Range(0.5, 40), ge=0)
 
 
 @als("wrmf", WRMF, families=("als",), title="WRMF: weighted squared error with one ridge", source="Hu et al., ICDM 2008")

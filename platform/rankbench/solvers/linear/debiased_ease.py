@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Fixed, Params, Range, param
 from rankbench.fitting.method import Shift, closed_form
 
 
 @dataclass(frozen=True)
 class DebiasedEASE(Params):
-    lam: float = param(100.0, "ridge λ on the weights", "10 to 1000, log scale", gt=0)
-    alpha: float = param(0.5, "weight α of the debiasing term; only lam/(1−alpha) matters", "not published", ge=0, lt=1)
+    lam: float = param(100.0, "ridge λ on the weights", Range(10, 1000, log=True), gt=0)
+    alpha: float = param(0.5, "weight α of the debiasing term; only lam/(1−alpha) matters", Fixed("not published"), ge=0, lt=1)
 
 
 def ridge(p: DebiasedEASE) -> float:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import Params, param
 from rankbench.core.errors import require
+from rankbench.core.params import Fixed, Params, Range, param
 from rankbench.fitting.method import Shift, closed_form
 
 P, A, B = "dropout probability", "emphasis on dropped entries; only b/a matters", "emphasis on kept entries"
@@ -27,21 +27,24 @@ SMALLEST, LARGEST = 1e-100, 1e100  # emphases whose squares are numbers
 
 @dataclass(frozen=True)
 class DEQL(Params):
-    p: float = param(0.5, P, "0.1 to 0.9", gt=0, lt=1)
-    a: float = param(1.0, A, "1", gt=SMALLEST, lt=LARGEST)
-    b: float = param(0.5, f"{B}; b = 0 is edlae", "0.1 to 2", gt=0, lt=LARGEST)
+    p: float = param(0.5, P, Range(0.1, 0.9), gt=0, lt=1)
+    a: float = param(1.0, A, Fixed(1), gt=SMALLEST, lt=LARGEST)
+    b: float = param(0.5, f"{B}; b = 0 is edlae", Range(0.1, 2), gt=0, lt=LARGEST)
 
     lam = 0.0
 
 
 @dataclass(frozen=True)
 class DEQLL2(Params):
-    p: float = param(0.5, P, "0.1 to 0.9", ge=0, lt=1)
-    a: float = param(1.0, A, "1", gt=SMALLEST, lt=LARGEST)
-    b: float = param(0.5, B, "0.1 to 2", ge=0, lt=LARGEST)
-    lam: float | None = param(None, "ridge λ of Eq. 14 of the paper; 10 if neither is given", "10 to 500", gt=0)
+    p: float = param(0.5, P, Range(0.1, 0.9), ge=0, lt=1)
+    a: float = param(1.0, A, Fixed(1), gt=SMALLEST, lt=LARGEST)
+    b: float = param(0.5, B, Range(0.1, 2), ge=0, lt=LARGEST)
+    lam: float | None = param(None, "ridge λ of Eq. 14 of the paper; 10 if neither is given", Range(10, 500), gt=0)
     lam_prime: float | None = param(
-        None, "ridge λ/h2 added to the Gram matrix; given instead of lam, all values of b share one inverse", "1 to 500", gt=0
+        None,
+        "ridge λ/h2 added to the Gram matrix; given instead of lam, all values of b share one inverse",
+        Range(1, 500),
+        gt=0,
     )
 
     def __post_init__(self) -> None:

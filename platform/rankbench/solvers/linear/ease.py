@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 from rankbench.fitting.method import Shift, closed_form
 
 
 @dataclass(frozen=True)
 class EASE(Params):
-    lam: float = param(100.0, "ridge λ on the weights", "10 to 1000, log scale", gt=0)
+    lam: float = param(100.0, "ridge λ on the weights", Range(10, 1000, log=True), gt=0)
 
 
 @closed_form(

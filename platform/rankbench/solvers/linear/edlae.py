@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Params, Range, param
 from rankbench.fitting.method import Shift, closed_form
 
 
 @dataclass(frozen=True)
 class EDLAE(Params):
-    p: float = param(0.5, "dropout probability", "0.1 to 0.9", ge=0, lt=1)
-    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500, log scale", ge=0)
+    p: float = param(0.5, "dropout probability", Range(0.1, 0.9), ge=0, lt=1)
+    lam: float = param(10.0, "ridge λ added to the Gram matrix", Range(0, 500, log=True), ge=0)
 
 
 @closed_form(

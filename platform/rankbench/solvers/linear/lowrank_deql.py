@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.config import Params, param
+from rankbench.core.params import Fixed, Params, Range, param
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import LowRankRecommender
 from rankbench.solvers.inverse.lowrank import System, system, top_eigenvectors
@@ -24,9 +24,9 @@ from rankbench.solvers.inverse.lowrank import System, system, top_eigenvectors
 
 @dataclass(frozen=True)
 class LowRankDEQL(Params):
-    embedding_dim: int = param(64, "rank k of the weights; at most the number of items is used", "not published", gt=0)
-    p: float = param(0.5, "dropout probability", "0.1 to 0.9", ge=0, lt=1)
-    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500, log scale", ge=0)
+    embedding_dim: int = param(64, "rank k of the weights; at most the number of items is used", Fixed("not published"), gt=0)
+    p: float = param(0.5, "dropout probability", Range(0.1, 0.9), ge=0, lt=1)
+    lam: float = param(10.0, "ridge λ added to the Gram matrix", Range(0, 500, log=True), ge=0)
 
 
 def regression(on: System, V: np.ndarray) -> np.ndarray:

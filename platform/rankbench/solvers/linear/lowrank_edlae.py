@@ -21,8 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
-from rankbench.core.config import Params, param
 from rankbench.core.errors import NumericalError
+from rankbench.core.params import Fixed, Params, Range, param
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import LowRankRecommender
 from rankbench.solvers.inverse.lowrank import System, system, top_eigenvectors
@@ -31,11 +31,11 @@ from rankbench.solvers.linear.lowrank_deql import regression
 
 @dataclass(frozen=True)
 class LowRankEDLAE(Params):
-    embedding_dim: int = param(64, "rank k of UVᵀ; at most the number of items is used", "not published", gt=0)
-    p: float = param(0.5, "dropout probability", "0.1 to 0.9", ge=0, lt=1)
-    lam: float = param(10.0, "ridge λ added to the Gram matrix", "0 to 500, log scale", ge=0)
-    omega: float = param(100.0, "weight ω of the ADMM penalty, which ties β to the diagonal", "not published", gt=0)
-    iterations: int = param(30, "number of rounds of the four updates", "not published", gt=0)
+    embedding_dim: int = param(64, "rank k of UVᵀ; at most the number of items is used", Fixed("not published"), gt=0)
+    p: float = param(0.5, "dropout probability", Range(0.1, 0.9), ge=0, lt=1)
+    lam: float = param(10.0, "ridge λ added to the Gram matrix", Range(0, 500, log=True), ge=0)
+    omega: float = param(100.0, "weight ω of the ADMM penalty, which ties β to the diagonal", Fixed("not published"), gt=0)
+    iterations: int = param(30, "number of rounds of the four updates", Fixed("not published"), gt=0)
 
 
 @direct(

@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench.core.config import param
 from rankbench.core.errors import NumericalError
+from rankbench.core.params import Fixed, Range, param
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
@@ -44,32 +44,32 @@ LEAST_DAMPING = 1e-6
 
 @dataclass(frozen=True)
 class NewtonParams(Stopping):
-    embedding_dim: int = param(64, "dimension of the user and item vectors", "16 to 512", gt=0)
-    iterations: int = param(30, "number of Gauss-Newton steps", "10 to 100", gt=0)
-    cg_steps: int = param(20, "largest number of conjugate-gradient steps per iteration", "5 to 50", gt=0)
+    embedding_dim: int = param(64, "dimension of the user and item vectors", Range(16, 512), gt=0)
+    iterations: int = param(30, "number of Gauss-Newton steps", Range(10, 100), gt=0)
+    cg_steps: int = param(20, "largest number of conjugate-gradient steps per iteration", Range(5, 50), gt=0)
     cg_tolerance: float = param(
-        0.1, "conjugate gradients stop at this fraction of the gradient's length", "0.01 to 0.5", gt=0, lt=1
+        0.1, "conjugate gradients stop at this fraction of the gradient's length", Range(0.01, 0.5), gt=0, lt=1
     )
     init_scale: float = param(
-        0.1, "vectors start normal with standard deviation init_scale / √embedding_dim", "0.01 to 1", gt=0
+        0.1, "vectors start normal with standard deviation init_scale / √embedding_dim", Range(0.01, 1), gt=0
     )
     tolerance: float = param(
-        0.0, "stop when an iteration lowers the loss by a smaller fraction than this; 0: never stop early", "0", ge=0
+        0.0, "stop when an iteration lowers the loss by a smaller fraction than this; 0: never stop early", Fixed(0), ge=0
     )
 
 
 @dataclass(frozen=True)
 class RG2Newton(NewtonParams):
-    lam: float = param(0.01, "ridge λ as in rg2", "0 to 1, log scale", ge=0)
+    lam: float = param(0.01, "ridge λ as in rg2", Range(0, 1, log=True), ge=0)
     regulariser: Literal["weighted", "product"] = param(
-        "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", "weighted"
+        "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", Fixed("weighted")
     )
 
 
 @dataclass(frozen=True)
 class RG2NewtonMLP(NewtonParams):
-    hidden_dim: int = param(64, "number of hidden units per tower", "32 to 256", gt=0)
-    lam: float = param(1.0, "weight of ‖parameters‖², relative to the sum of the loss over interactions", "0.1 to 100", ge=0)
+    hidden_dim: int = param(64, "number of hidden units per tower", Range(32, 256), gt=0)
+    lam: float = param(1.0, "weight of ‖parameters‖², relative to the sum of the loss over interactions", Range(0.1, 100), ge=0)
 
 
 def pair_loss(X: sp.csr_array, lam: float, regulariser: str, dtype: type) -> PairLoss:

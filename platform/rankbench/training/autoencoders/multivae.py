@@ -30,9 +30,9 @@ import torch
 from scipy.special import ndtr, ndtri
 from threadpoolctl import threadpool_limits
 
-from rankbench.core.config import param
 from rankbench.core.devices import compiled
 from rankbench.core.errors import NumericalError
+from rankbench.core.params import Choice, Fixed, Range, param
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
@@ -50,30 +50,32 @@ _SAVE_EVERY = 60.0  # seconds between checkpoints, each of which holds every wei
 
 @dataclass(frozen=True)
 class MultiVAE(Stopping):
-    hidden_dim: int = param(600, "number of hidden units of the encoder and of the decoder", "600", gt=0)
-    latent_dim: int = param(200, "dimension of z", "200", gt=0)
-    dropout: float = param(0.5, "share of a user's items that the encoder does not see in a step", "0, 0.2, 0.5", ge=0, lt=1)
-    beta: float = param(0.2, "largest weight β of the divergence of z from N(0, I)", "0 to 1", ge=0)
+    hidden_dim: int = param(600, "number of hidden units of the encoder and of the decoder", Fixed(600), gt=0)
+    latent_dim: int = param(200, "dimension of z", Fixed(200), gt=0)
+    dropout: float = param(
+        0.5, "share of a user's items that the encoder does not see in a step", Choice(0, 0.2, 0.5), ge=0, lt=1
+    )
+    beta: float = param(0.2, "largest weight β of the divergence of z from N(0, I)", Range(0, 1), ge=0)
     anneal_epochs: int = param(
         50,
         "epochs in which β rises linearly from 0 to its largest value",
-        "0 to 200",
+        Range(0, 200),
         used=lambda p: p.anneal_steps == 0 and p.beta > 0,
         ge=0,
     )
     anneal_steps: int = param(
         0,
         "steps in which β would reach 1 if it rose on, as in the authors' program; 0: anneal_epochs counts",
-        "0, 200000",
+        Choice(0, 200000),
         used=lambda p: p.beta > 0,
         ge=0,
     )
-    learning_rate: float = param(0.001, "learning rate of Adam", "0.0001 to 0.01", gt=0)
-    users_per_step: int = param(500, "number of users per gradient step", "100 to 500", gt=0)
-    epochs: int = param(200, "largest number of passes over the users", "50 to 200", gt=0)
-    lam: float = param(0.0, "weight λ of the squared entries of all matrices", "0 to 0.01, log scale", ge=0)
+    learning_rate: float = param(0.001, "learning rate of Adam", Range(0.0001, 0.01), gt=0)
+    users_per_step: int = param(500, "number of users per gradient step", Range(100, 500), gt=0)
+    epochs: int = param(200, "largest number of passes over the users", Range(50, 200), gt=0)
+    lam: float = param(0.0, "weight λ of the squared entries of all matrices", Range(0, 0.01, log=True), ge=0)
     precision: Literal["float32", "bfloat16"] = param(
-        "float32", "precision of the products with P₂, which take most of the time", "float32"
+        "float32", "precision of the products with P₂, which take most of the time", Fixed("float32")
     )
 
 
