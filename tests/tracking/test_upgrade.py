@@ -5,12 +5,13 @@ from importlib.metadata import version
 
 import pytest
 from alembic import command
-from mlflow.store.db.utils import _get_alembic_config, _get_latest_schema_revision
+from mlflow.store.db.utils import _get_alembic_config
 from mlflow.store.tracking.dbmodels.initial_models import Base
 from packaging.version import Version
 from sqlalchemy import create_engine
 
 from rankbench.core.errors import StorageError
+from rankbench.tracking.mlflow_internals import newest_schema
 from rankbench.tracking.store import make_tables, schema
 from rankbench.tracking.upgrade import upgrade
 
@@ -48,7 +49,7 @@ def test_an_older_store_is_brought_up_with_a_copy_of_before(old, tmp_path):
     said = upgrade(old)
     copy = tmp_path / f"mlflow.db.{OLDER}"
     assert OLDER in said and str(copy) in said
-    assert schema(old) == _get_latest_schema_revision() and schema(f"sqlite:///{copy}") == OLDER
+    assert schema(old) == newest_schema() and schema(f"sqlite:///{copy}") == OLDER
     assert metrics(tmp_path / "mlflow.db") == metrics(copy) == [("r", "m", 0.5)]
     make_tables(old, tmp_path)
     assert upgrade(old) == ""

@@ -16,6 +16,7 @@ from rankbench.core.errors import StorageError
 from rankbench.core.files import atomic_file
 from rankbench.core.redaction import reason, without_password
 from rankbench.tracking.address import is_server, sqlite_file, sqlite_uri
+from rankbench.tracking.mlflow_internals import create_tables, newest_schema
 
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 
@@ -49,18 +50,12 @@ def make_tables(uri: str, artifacts: Path) -> None:
                 for file in path.parent.glob(f".tmp-*-{escape(path.name)}*"):
                     file.unlink()  # left by a killed process, perhaps with a journal; no other process is in this block
                 with atomic_file(path) as scratch:
-                    _new_store(sqlite_uri(scratch), artifacts)
+                    create_tables(sqlite_uri(scratch), artifacts)
     elif path is None and schema(uri) is None:
         with locked(uri):
             if schema(uri) is None:
-                _new_store(uri, artifacts)
+                create_tables(uri, artifacts)
     _check_schema(uri)
-
-
-def _new_store(uri: str, artifacts: Path) -> None:
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    SqlAlchemyStore(uri, artifacts.resolve().as_uri()).engine.dispose()
 
 
 @contextmanager
@@ -121,9 +116,7 @@ def schema(uri: str) -> str | None:
 
 
 def _check_schema(uri: str) -> None:
-    from mlflow.store.db.utils import _get_latest_schema_revision
-
-    revision, expected, shown = schema(uri), _get_latest_schema_revision(), without_password(uri)
+    revision, expected, shown = schema(uri), newest_schema(), without_password(uri)
     if revision is None and sqlite_file(uri) is not None:
         raise StorageError(f"{shown} is not an MLflow store; move the file away, and a new store is created")
     if revision not in (None, expected):

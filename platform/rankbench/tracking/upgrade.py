@@ -10,6 +10,7 @@ from rankbench.core.errors import StorageError
 from rankbench.core.files import atomic_file
 from rankbench.core.redaction import reason, without_password
 from rankbench.tracking.address import sqlite_file
+from rankbench.tracking.mlflow_internals import known_schemas, newest_schema, upgrade_tables
 from rankbench.tracking.store import engine_of, is_new, locked, quiet, schema
 
 
@@ -20,10 +21,7 @@ def upgrade(uri: str) -> str:
     store of a newer MLflow version, and if the upgrade fails.
     """
     quiet()
-    from alembic.script import ScriptDirectory
-    from mlflow.store.db.utils import _get_alembic_config, _get_latest_schema_revision, _upgrade_db
-
-    newest = _get_latest_schema_revision()
+    newest = newest_schema()
     if is_new(uri) or schema(uri) in (None, newest):
         return ""
     shown, path = without_password(uri), sqlite_file(uri)
@@ -31,14 +29,13 @@ def upgrade(uri: str) -> str:
         revision = schema(uri)
         if revision == newest:
             return ""
-        known = {script.revision for script in ScriptDirectory.from_config(_get_alembic_config("")).walk_revisions()}
-        if revision not in known:
+        if revision not in known_schemas():
             raise StorageError(f"{shown} has the schema {revision} of a newer MLflow version; install that version")
         copy = _copy(path, path.with_name(f"{path.name}.{revision}")) if path is not None else None
         hint = f"; a copy of the old store is {copy}" if copy else ""
         try:
             with engine_of(uri) as engine:
-                _upgrade_db(engine)
+                upgrade_tables(engine)
         except Exception as error:
             raise StorageError(f"{shown}: the upgrade from {revision} failed ({reason(error, uri)}){hint}") from None
     return f"{shown} upgraded from schema {revision} to {newest}{hint}"

@@ -14,13 +14,13 @@ It reads its order from stdin, one line of JSON with the address of the store.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 from rankbench.core.redaction import RedactedStream
+from rankbench.tracking.mlflow_internals import server_application
 
 ASSISTANT = "/mlflow/assistant"
 
@@ -44,29 +44,8 @@ def main() -> None:
 
 def _application(order: dict[str, Any]) -> Any:
     """Return MLflow's ASGI application for the store in `order`."""
-    # The web page sends POST requests, whose Origin MLflow compares with a second list.
-    origins = [f"{scheme}://{host}" for host in order["hosts"] for scheme in ("http", "https")]
-    # MLflow reads these on import. All are set, so that the user's environment cannot weaken the server's protection.
-    os.environ |= {
-        "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(order["hosts"]),
-        "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": ",".join(origins),
-        "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "false",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_ENABLE_WORKSPACES": "false",
-    }
-    from mlflow.server import constants
-
     files = Path(order["artifacts"]).resolve().as_uri()
-    os.environ |= {
-        constants.BACKEND_STORE_URI_ENV_VAR: order["uri"],
-        constants.REGISTRY_STORE_URI_ENV_VAR: order["uri"],
-        constants.ARTIFACT_ROOT_ENV_VAR: "mlflow-artifacts:/" if order["proxied"] else files,
-        constants.ARTIFACTS_DESTINATION_ENV_VAR: files,
-        constants.SERVE_ARTIFACTS_ENV_VAR: "true",
-    }
-    from mlflow.server.fastapi_app import app
-
-    _refuse_folders_of_clients()
+    app = server_application(order["uri"], files, order["proxied"], tuple(order["hosts"]))
 
     async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if ASSISTANT in scope.get("path", ""):
@@ -107,25 +86,6 @@ def _script() -> str:
     choices = json.dumps({key: json.dumps(value) for key, value in FIRST_VISIT.items()})
     store = "if (localStorage.getItem(key) === null) localStorage.setItem(key, value)"
     return f"<script>for (const [key, value] of Object.entries({choices})) {store};{START}</script>"
-
-
-def _refuse_folders_of_clients() -> None:
-    """Make the server refuse an experiment whose folder was chosen by the client."""
-    from mlflow.exceptions import MlflowException
-    from mlflow.server import handlers
-    from mlflow.store.db.db_types import DATABASE_ENGINES
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    class Store(SqlAlchemyStore):
-        def create_experiment(self, name: str, artifact_location: str | None = None, tags: list | None = None) -> str:
-            if artifact_location:
-                raise MlflowException.invalid_parameter_value(
-                    "this server decides where the files of an experiment are stored: leave artifact_location out"
-                )
-            return super().create_experiment(name, None, tags)
-
-    for engine in DATABASE_ENGINES:
-        handlers._tracking_store_registry.register(engine, lambda store_uri, artifact_uri: Store(store_uri, artifact_uri))
 
 
 if __name__ == "__main__":
