@@ -133,7 +133,8 @@ class Home:
         """Scratch, and what a fit keeps for --resume."""
         scratch = [path for path in self.folder.rglob(".tmp-*")]
         kept = [*self.results.glob("checkpoints/*"), *self.results.glob("spill/*"), *self.results.glob("sweeps/*/checkpoints")]
-        return scratch + kept + [*self.folder.glob("*.checkpoints"), *self.folder.glob("*.tiles")]
+        beside = [*self.folder.rglob("*.checkpoints"), *self.folder.rglob("*.tiles")]  # a model folder
+        return scratch + kept + beside
 
     def processes(self) -> list[psutil.Process]:
         """What commands of this home have started and what is still there."""

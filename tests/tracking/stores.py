@@ -2,6 +2,7 @@
 
 import dataclasses
 import sqlite3
+import threading
 from collections import defaultdict
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import sqlalchemy
 
 from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord, write_record
+from rankbench.tracking.uploader import Uploader
 
 from .test_record import RECORD
 
@@ -45,6 +47,15 @@ def sweep(sink: MlflowSink, name: str, n: int) -> None:
 def spooled(root: Path) -> list[str]:
     """Names of the messages that wait."""
     return sorted(path.name for path in (root / "spool").glob("[!.]*.json"))
+
+
+def deliver_here(root: Path) -> list[dict]:
+    """Do in this process what the uploader does in its own with the messages that wait; returns its events."""
+    (ended := threading.Event()).set()
+    order = {"uri": f"sqlite:///{root}/mlflow.db", "artifacts": str(root / "artifacts"), "queue": False}
+    events: list[dict] = []
+    Uploader(order, ended, lambda **event: events.append(event)).work()
+    return events
 
 
 def content(database: Path) -> dict[str, list[tuple]]:

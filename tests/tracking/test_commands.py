@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import re
 import socket
 import subprocess
@@ -94,9 +93,6 @@ def test_an_address_that_cannot_work_is_refused_before_the_work(results, monkeyp
     ("variable", "uri", "says"),
     [
         ("MLFLOW_TRACKING_URI", "htpp://host:5000", "MLFLOW_TRACKING_URI=htpp://.*unknown scheme; did you mean http?"),
-        ("MLFLOW_TRACKING_URI", "sqllite:///x.db", "did you mean sqlite?"),
-        ("MLFLOW_TRACKING_URI", "./mlruns", "MLflow no longer takes a folder"),
-        ("RANKBENCH_TRACKING_URI", "postgres://host/db", r"write postgresql\+psycopg2"),
         ("MLFLOW_RUN_CONTEXT", "{", "MLFLOW_RUN_CONTEXT: not JSON"),
     ],
 )
@@ -139,17 +135,6 @@ def test_ui_refuses_a_server_and_an_old_store(results, dead, monkeypatch, capsys
     (results / "mlflow.db").write_text("not a database, long enough to be read as one" * 20)
     assert _main(["ui", "--port", "65432"]) == 5
     assert "not a database" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_run_against_a_server_that_never_answers_ends_with_its_result(results):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        environment = os.environ | {"RANKBENCH_TRACKING_URI": f"http://127.0.0.1:{listener.getsockname()[1]}"}
-        done = subprocess.run(
-            [sys.executable, "-m", "rankbench", *RUN], env=environment, capture_output=True, text=True, check=False, timeout=60
-        )
-    assert done.returncode == 0 and json.loads(done.stdout)["method"] == "ease"
-    assert done.stderr.count("\n") == 1 and "no answer in 10 s" in done.stderr
 
 
 @pytest.mark.slow

@@ -9,19 +9,20 @@ import socket
 import sqlite3
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
+import requests
 from mlflow.tracking import MlflowClient
 
 from rankbench.tracking import mlflow_sink
 from rankbench.tracking.delivery import Delivery, check
 from rankbench.tracking.record import DatasetInfo, write_record
-from rankbench.tracking.run_names import metric_key, run_name
+from rankbench.tracking.run_fields import metric_key, run_name
 from rankbench.tracking.spool import RunMessage, Spool, SweepEnd
 from rankbench.tracking.store import make_tables
-from rankbench.tracking.uploader import Uploader
 
-from .stores import content, records, run_tags, sink_on, spooled, sweep
+from .stores import content, deliver_here, run_tags, sink_on, spooled, sweep
 from .test_record import RECORD
 
 
@@ -61,10 +62,8 @@ def test_a_curve_is_a_point_an_iteration_dated_by_training_seconds(root):
     curve = [{"iteration": n, "seconds": 0.25 * n, "loss": 1 / n, "ndcg@20": 0.1 * n} for n in range(1, 400)]
     record = dataclasses.replace(RECORD, curve=curve, started_at="2026-01-02T03:04:05+00:00")
     for _ in range(2):
-        sink = sink_on(root, "curves")
-        assert sink.open()
-        sink.send(record, write_record(root, record, None))
-        sink.close()
+        sink_on(root, "curves").send(record, write_record(root, record, None))
+        deliver_here(root)
     client, (run,) = runs_of(root, "curves")
     begun = run.info.start_time
     for name in ("loss", "seconds", "ndcg@20"):
@@ -113,11 +112,10 @@ def test_a_child_says_what_it_is_of(root):
     published = {"paper": "PSL", "table": 1, "figure": None}
     for batch in ([trained, again, other, failed, stopped], [later]):
         sink = sink_on(root, "tags")
-        sink.open()
         sink.start_sweep("sweep-1", {}, {"rankbench.question": "which?"}, published)
         for record in batch:
             sink.send(record, write_record(root / "records", record, None), run_name(record, ["tau", "absent"]))
-        sink.close()
+        deliver_here(root)
     client, runs = runs_of(root, "tags")
     assert client.get_experiment_by_name("tags").tags["mlflow.note.content"] == "which?"
     (parent,) = [run.data.tags for run in runs if "rankbench.sweep" in run.data.tags]
@@ -137,40 +135,27 @@ def test_a_child_says_what_it_is_of(root):
     assert d["rankbench.protocol"] == "temporal" and "rankbench.error" not in d and "rankbench.experiment.fitted_model" not in d
 
 
-@pytest.mark.slow
-def test_a_second_sending_changes_nothing(root):
-    found = []
-    for _ in range(2):
-        sink = sink_on(root, "again")
-        sink.open()
-        sweep(sink, "sweep-1", 2)  # as a resumed sweep sends again what it finds
-        found.append([row[:3] for row in content(root / "mlflow.db")["runs"]])
-    assert len(found[0]) == 3 and found[1] == found[0]
-
-
 def test_replaying_every_message_changes_nothing(root):
     sweep(sink_on(root, "replay"), "sweep-1", 3)
     shutil.copytree(root / "spool", root / "kept")
-    assert deliver(root) == (0, "")
+    deliver_here(root)
     first = content(root / "mlflow.db")
     assert len(first["runs"]) == 4 and len(first["metrics"]) == 3 * 3
     shutil.copytree(root / "kept", root / "spool", dirs_exist_ok=True)
     assert len(spooled(root)) == 5
-    assert deliver(root) == (0, "")
+    deliver_here(root)
+    assert spooled(root) == []
     assert content(root / "mlflow.db") == first
 
 
-@pytest.mark.slow
 def test_a_failed_record_that_succeeds_later_is_shown_as_finished(root):
     measured = dataclasses.replace(RECORD, started_at="2026-11-22T00:00:00+00:00")
     earlier = "2026-11-21T00:00:00+00:00"
     failed = dataclasses.replace(RECORD, status="failed", error="no memory", metrics={}, started_at=earlier)
 
     def send(record):
-        sink = sink_on(root, "later")
-        sink.open()
-        sink.send(record, write_record(root / "runs", record, None, replace=True))
-        sink.close()
+        sink_on(root, "later").send(record, write_record(root / "runs", record, None, replace=True))
+        deliver_here(root)
         return runs_of(root, "later")
 
     send(failed)
@@ -226,7 +211,7 @@ def test_of_runs_made_twice_by_a_server_that_woke_up_late_the_whole_one_stays(ro
         tags = {"rankbench.run": "run-x-ease-0", "mlflow.parentRunId": parent.info.run_id}
         client.create_run(experiment, tags=tags)
         client.create_run(experiment, tags=tags)
-    assert deliver(root) == (0, "")
+    deliver_here(root)
     alive = {run.info.run_id: run for run in client.search_runs([experiment])}
     (parent,) = [run for run in alive.values() if "rankbench.sweep" in run.data.tags]
     children = [run for run in alive.values() if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
@@ -262,65 +247,48 @@ def test_messages_of_a_results_folder_send_no_files_from_elsewhere(root, tmp_pat
     for names in ([str(secret)], [os.path.relpath(secret, root)], ["link.txt"]):
         spool.put(SweepEnd(experiment="foreign", time=1, sweep="s", files=names, note="", ok=True))
     spool.put(RunMessage(experiment="foreign", time=1, record=str(secret.parent)))
-    left, _ = deliver(root)
-    assert left == 0 and len(spool.aside()) == 3
+    deliver_here(root)
+    assert spooled(root) == [] and len(spool.aside()) == 3
     assert not [*(root / "artifacts").rglob("*.txt")]
 
 
-@pytest.mark.slow
-def test_what_the_store_refuses_stays_and_blocks_nothing(root):
-    too_long = dataclasses.replace(RECORD, id="run-x-ease-9", params={"a?b": 1.0})  # no name for MLflow
-    sink = sink_on(root, "refused", lines := [])
-    sink.open()
-    for record in (too_long, RECORD):
-        sink.send(record, write_record(root / "runs", record, None))
-    sink.close()
-    assert len(spooled(root)) == 1
-    assert len(lines) == 1 and "refused" in lines[0] and "1 of 2 messages wait" in lines[0]
-    _, runs = runs_of(root, "refused")
-    assert {run.data.tags["rankbench.run"]: run.info.status for run in runs}[RECORD.id] == "FINISHED"
+def refuse_name(root, monkeypatch):
+    return {"params": {"a?b": 1.0}}, "a?b"  # no name for MLflow
 
 
-def test_an_experiment_whose_files_cannot_be_written_blocks_no_other_one(root):
-    """As after its folder was moved, or in a database that several machines share."""
+def refuse_folder(root, monkeypatch):
+    """As after the folder of an experiment was moved, or in a database that several machines share."""
     (root / "file").write_text("in the way")
-    MlflowClient(f"sqlite:///{root}/mlflow.db").create_experiment("moved", artifact_location=str(root / "file" / "artifacts"))
-    sinks = [sink_on(root, name, []) for name in ("moved", "well")]
-    for sink, record in zip(sinks, (dataclasses.replace(RECORD, id="run-x-ease-9"), RECORD), strict=True):
-        sink.open()
-        sink.send(record, write_record(root / "runs", record, None))
-        sink.close()
-    left, why = deliver(root)
-    assert left == 1 and str(root / "file") in why
-    _, (run,) = runs_of(root, "well")
-    assert run.info.status == "FINISHED"
+    MlflowClient(f"sqlite:///{root}/mlflow.db").create_experiment("first", artifact_location=str(root / "file" / "artifacts"))
+    return {}, str(root / "file")
 
 
-def test_a_file_that_a_server_finds_too_large_blocks_no_other_message(root, monkeypatch):
+def refuse_size(root, monkeypatch):
     """As behind a proxy that takes bodies of at most a megabyte."""
-    import requests
-    from mlflow.tracking import MlflowClient as Client
-
     answer = requests.Response()
     answer.status_code = 413
-    log_artifact, events = Client.log_artifact, []
+    log_artifact = MlflowClient.log_artifact
 
     def refuse(self, run_id, path, *more):
         if self.get_run(run_id).data.tags["rankbench.run"] == "run-x-ease-9":
             raise requests.HTTPError("413 Request Entity Too Large", response=answer)
         return log_artifact(self, run_id, path, *more)
 
-    monkeypatch.setattr(Client, "log_artifact", refuse)
-    large = dataclasses.replace(RECORD, id="run-x-ease-9")
-    sink = sink_on(root, "large", [])  # never opened: its messages wait
-    for record in (large, RECORD):
-        sink.send(record, write_record(root / "runs", record, None))
-    (ended := threading.Event()).set()
-    order = {"uri": f"sqlite:///{root}/mlflow.db", "artifacts": str(root / "artifacts"), "queue": False}
-    assert Uploader(order, ended, lambda **event: events.append(event)).work() == 1
+    monkeypatch.setattr(MlflowClient, "log_artifact", refuse)
+    return {}, "413"
+
+
+@pytest.mark.parametrize("refuse", [refuse_name, refuse_folder, refuse_size])
+def test_what_the_store_refuses_stays_and_blocks_nothing(root, monkeypatch, refuse):
+    changes, why = refuse(root, monkeypatch)
+    for name, record in (("first", dataclasses.replace(RECORD, id="run-x-ease-9", **changes)), ("second", RECORD)):
+        sink_on(root, name, []).send(record, write_record(root / "runs", record, None))
+    events = deliver_here(root)
     assert len(spooled(root)) == 1 and sum("sent" in event for event in events) == 1
     (refusal,) = (event for event in events if "refused" in event)
-    assert "413" in refusal["reason"]
+    assert why in refusal["reason"]
+    _, (run,) = runs_of(root, "second")
+    assert run.info.status == "FINISHED"
 
 
 def waits(lines, messages):
@@ -346,17 +314,6 @@ def test_a_database_locked_by_another_process_costs_only_the_wait(root, impatien
     assert run_tags(root / "mlflow.db", "rankbench.run") == ["run-x-ease-0", "run-x-ease-1"]
 
 
-@pytest.mark.slow
-def test_a_store_that_cannot_be_made_costs_one_warning(tmp_path):
-    (tmp_path / "file").write_text("")
-    lines = []
-    sink = sink_on(tmp_path, "x", lines, uri=f"sqlite:///{tmp_path}/file/mlflow.db")
-    sink.open()
-    sweep(sink, "sweep-1", 1)
-    assert "File exists" in waits(lines, 3)
-    assert deliver(tmp_path) == (0, "")  # another store, after the address was put right
-
-
 def test_a_spool_that_cannot_be_written_costs_one_warning(tmp_path, impatient):
     (tmp_path / "spool").write_text("in the way")
     lines = []
@@ -364,38 +321,6 @@ def test_a_spool_that_cannot_be_written_costs_one_warning(tmp_path, impatient):
     sink.open()
     sweep(sink, "sweep-1", 2)
     assert len(lines) == 1 and "4 messages could not be written" in lines[0] and "results are complete on disk" in lines[0]
-
-
-@pytest.fixture
-def silent_port():
-    """A listener that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener.getsockname()[1]
-
-
-@pytest.mark.fault("F9")
-def test_a_server_that_never_answers_costs_only_the_wait(tmp_path, silent_port, impatient, figure):
-    lines, uri = [], f"http://127.0.0.1:{silent_port}"
-    begun = time.monotonic()
-    sink = sink_on(tmp_path, "x", lines, uri=uri)
-    sink.open()
-    sweep(sink, "sweep-1", 2)
-    assert time.monotonic() - begun < 50  # the wait, not the 60 s of two HTTP attempts
-    assert "no answer" in waits(lines, 4)
-    assert check(uri, tmp_path / "artifacts", seconds=2.0) == "no answer in 2 s"
-    assert len(spooled(tmp_path)) == 4
-    figure("a server that never answers: one warning, 4 of 4 messages kept")
-
-
-@pytest.mark.slow
-def test_a_server_that_is_down_is_named_so(tmp_path, silent_port):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    lines = []
-    sink = sink_on(tmp_path, "x", lines, uri=f"http://127.0.0.1:{port}")
-    sink.open()
-    sweep(sink, "sweep-1", 1)
-    assert "Connection refused" in waits(lines, 3)
 
 
 class Failing(http.server.BaseHTTPRequestHandler):
@@ -408,29 +333,49 @@ class Failing(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@contextmanager
+def store_that(fails, root):
+    """Yield the address of a store that takes nothing."""
+    if fails == "cannot be made":
+        (root / "file").write_text("")
+        yield f"sqlite:///{root}/file/mlflow.db"
+    elif fails == "has errors":
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield f"http://127.0.0.1:{server.server_port}"
+            server.shutdown()
+    else:
+        with socket.create_server(("127.0.0.1", 0)) as listener:  # it takes connections, and nobody answers
+            address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            if fails == "is silent":
+                yield address
+        if fails == "is down":
+            yield address
+
+
+@pytest.mark.parametrize(
+    ("fails", "says"),
+    [
+        ("is silent", "no answer in 3 s"),
+        ("has errors", "500"),
+        pytest.param("is down", "Connection refused", marks=pytest.mark.slow),
+        pytest.param("cannot be made", "File exists", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.fault("F9")
-def test_a_server_of_errors_costs_one_warning(tmp_path, figure):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Failing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        lines, uri = [], f"http://127.0.0.1:{server.server_port}"
-        sink = sink_on(tmp_path, "x", lines, uri=uri)
+def test_a_store_that_takes_nothing_costs_one_warning(root, fails, says, impatient, figure):
+    lines, begun = [], time.monotonic()
+    with store_that(fails, root) as uri:
+        sink = sink_on(root, "x", lines, uri=uri)
         sink.open()
-        sweep(sink, "sweep-1", 1)
-        assert "500" in waits(lines, 3)
-        server.shutdown()
-    figure("a server of errors 500: one warning")
-
-
-@pytest.mark.slow
-def test_what_an_outage_left_is_sent_by_the_next_run(root):
-    sweep(sink_on(root, "first"), "sweep-1", 2)  # never opened: nothing could be sent
-    assert len(spooled(root)) == 4
-    sink = sink_on(root, "second")
-    sink.open()
-    sink.send(records(4)[3], write_record(root / "runs", records(4)[3], None))
-    sink.close()
-    assert spooled(root) == []
-    assert run_tags(root / "mlflow.db", "rankbench.run") == ["run-x-ease-0", "run-x-ease-1", "run-x-ease-3"]
+        sweep(sink, "sweep-1", 2)
+        assert time.monotonic() - begun < 50  # the wait, not the 60 s of two HTTP attempts
+        assert says in waits(lines, 4)
+        if fails == "is silent":
+            assert check(uri, root / "artifacts", seconds=2.0) == "no answer in 2 s"
+    deliver_here(root)  # to another store, after the address was put right
+    assert spooled(root) == [] and len(run_tags(root / "mlflow.db", "rankbench.run")) == 2
+    figure(f"a store that {fails}: one warning, 4 of 4 messages kept")
 
 
 def test_metric_names_are_ones_that_mlflow_takes():

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -201,39 +200,35 @@ def test_a_server_on_loopback_is_closed_to_other_names_and_other_folders(results
     figure("MLflow's server: 6 foreign names and a foreign origin get 403, 5 places outside its folder 400")
 
 
-def test_servers_that_start_at_once_on_one_empty_folder_all_come_up(results):
+def test_of_servers_that_start_at_once_on_one_empty_folder_all_come_up_but_the_second_on_a_port(results):
     ports = [free_port() for _ in range(2)]
-    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
-        commands = [["ui"], ["tracking", "serve"]]
-        started = [pool.submit(stack.enter_context, served(words, port)) for words, port in zip(commands, ports, strict=True)]
-        for each in started:
-            each.result()
-        for port in ports:
-            status, said = ask(port, "/api/2.0/mlflow/experiments/search?max_results=5")
-            assert status == 200 and [each["name"] for each in json.loads(said)["experiments"]] == ["Default"]
-
-
-def test_of_two_servers_that_start_at_once_on_one_port_the_later_says_so(results):
-    port = free_port()
-    command = [sys.executable, "-m", "rankbench", "ui", "--port", str(port), "--json"]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    words = [["ui", "--port", str(ports[0])]] * 2 + [["tracking", "serve", "--port", str(ports[1])]]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "rankbench", *each, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for each in words
+    ]
     try:
         # The loser ends while the winner has perhaps not answered yet.
         deadline = time.monotonic() + 120
-        while not (ended := [each for each in both if each.poll() is not None]):
+        while not (ended := [each for each in started if each.poll() is not None]):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         (loser,) = ended
-        (winner,) = set(both) - {loser}
         said, error = loser.communicate()
-        assert loser.returncode == 2 and error.count("\n") == 1 and f":{port} is taken" in error
-        assert json.loads(said)["exit_code"] == 2
-        assert winner.stdout.readline() == "{\n"  # it answers
+        assert loser.returncode == 2 and error.count("\n") == 1 and f":{ports[0]} is taken" in error
+        assert json.loads(said)["exit_code"] == 2 and loser is not started[2]
+        winners = [each for each in started if each is not loser]
+        assert [each.stdout.readline() for each in winners] == ["{\n"] * 2  # they answer
+        for port in ports:
+            status, said = ask(port, "/api/2.0/mlflow/experiments/search?max_results=5")
+            assert status == 200 and [each["name"] for each in json.loads(said)["experiments"]] == ["Default"]
     finally:
-        for each in both:
+        for each in started:
             each.send_signal(signal.SIGTERM)
             each.communicate(timeout=60)
-    assert winner.returncode == 0
+    assert [each.returncode for each in winners] == [0, 0]
 
 
 def test_a_password_stands_in_no_command_line(tmp_path):

@@ -1,8 +1,6 @@
-"""A real MLflow server that is stopped, slowed and killed in the middle of a sweep: nothing is lost, nothing comes twice."""
+"""A real MLflow server that is frozen and killed in the middle of a sweep: nothing is lost, nothing comes twice."""
 
 import dataclasses
-import http.client
-import http.server
 import os
 import shutil
 import signal
@@ -10,7 +8,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -20,7 +17,7 @@ from rankbench.tracking.delivery import Delivery, check
 from rankbench.tracking.record import write_record
 from rankbench.tracking.store import QUIET
 
-from .stores import content, records, run_tags, sink_on, spooled, stored, sweep, told, with_curves
+from .stores import content, records, run_tags, sink_on, spooled, stored, told, with_curves
 from .test_record import RECORD
 
 pytestmark = pytest.mark.slow
@@ -93,15 +90,6 @@ def whole_sweep(server, experiment, n):
     assert all((server.folder / "files" / where.lstrip("/") / "record.json").is_file() for where in runs)
 
 
-def test_a_whole_sweep_through_a_server(server, tmp_path):
-    lines = []
-    sink = sink_on(tmp_path, "calm", lines, server.uri)
-    sink.open()
-    sweep(sink, "calm-1", 5)
-    assert lines == [] and spooled(tmp_path) == []
-    whole_sweep(server, "calm", 5)
-
-
 @pytest.mark.fault("F9")
 def test_a_server_that_hangs_in_mid_sweep(server, tmp_path, monkeypatch, figure):
     monkeypatch.setattr(mlflow_sink, "PATIENCE", 3.0)
@@ -131,69 +119,8 @@ def test_a_server_that_hangs_in_mid_sweep(server, tmp_path, monkeypatch, figure)
     figure("a server frozen in mid-sweep: 4 of 4 runs after it woke up; a second replay changes nothing")
 
 
-def slow_door(port, seconds):
-    """A door to the server at `port` that passes every request on `seconds` late."""
-
-    class Door(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            time.sleep(seconds)
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            inner = http.client.HTTPConnection("127.0.0.1", port)
-            headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}
-            inner.request(self.command, self.path, body, headers)
-            answer = inner.getresponse()
-            content = answer.read()
-            self.send_response(answer.status)
-            self.send_header("Content-Type", answer.getheader("Content-Type", "application/json"))
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
-
-        def log_message(self, *_):
-            pass
-
-    return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
-
-
 @pytest.mark.fault("F9")
-def test_a_server_of_five_seconds_a_call(server, tmp_path, figure):
-    with slow_door(server.port, 5.0) as door:
-        threading.Thread(target=door.serve_forever, daemon=True).start()
-        lines, begun = [], time.monotonic()
-        sink = sink_on(tmp_path, "slow", lines, f"http://127.0.0.1:{door.server_port}")
-        sink.open()
-        sweep(sink, "slow-1", 2)
-        assert time.monotonic() - begun < mlflow_sink.LIMIT + 10
-        assert len(lines) == 1 and "messages wait" in lines[0]
-        door.shutdown()
-    assert deliver(tmp_path, server.uri) == (0, "")
-    whole_sweep(server, "slow", 2)
-    figure("a server of 5 s a call: one warning, 2 of 2 runs later")
-
-
-@pytest.mark.fault("F9")
-def test_a_server_killed_in_mid_sweep_and_started_again(server, tmp_path, figure):
-    lines = []
-    sink = sink_on(tmp_path, "killed", lines, server.uri)
-    sink.open()
-    sink.start_sweep("killed-1", {"fits": 30}, {})
-    for record in records(30):
-        sink.send(record, write_record(tmp_path / "records", record, None))
-    wait_until(lambda: len(spooled(tmp_path)) <= 20)  # some are there, and one is under way
-    server.signal(signal.SIGKILL)
-    sink.finish_sweep([], ok=True)
-    assert len(lines) == 1 and "Connection refused" in lines[0]
-    server.start()
-    assert deliver(tmp_path, server.uri) == (0, "")
-    whole_sweep(server, "killed", 30)
-    assert run_tags(server.database, "rankbench.sweep").count("killed-1") == 1
-    figure("a server killed in mid-sweep and started again: 30 of 30 runs")
-
-
-@pytest.mark.fault("F9")
-def test_a_server_stopped_for_the_middle_third_of_a_sweep(server, tmp_path, figure):
+def test_a_server_killed_for_the_middle_third_of_a_sweep(server, tmp_path, figure):
     runs = [dataclasses.replace(record, id=f"thirds-{record.id}") for record in with_curves(records(18), 40)]
     lines = []
     sink = sink_on(tmp_path, "thirds", lines, server.uri)
@@ -202,8 +129,7 @@ def test_a_server_stopped_for_the_middle_third_of_a_sweep(server, tmp_path, figu
     for position, record in enumerate(runs):
         if position == 6:
             wait_until_sent(tmp_path)
-            server.signal(signal.SIGTERM)
-            server.process.wait(timeout=30)
+            server.signal(signal.SIGKILL)
         if position == 12:
             wait_until(lambda: sink._delivery.reason)  # the uploader has met the closed door
             server.start()

@@ -11,7 +11,7 @@ from mlflow.tracking import MlflowClient
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_runs import MlflowRuns
 from rankbench.tracking.record import DatasetInfo, Measured, write_record
-from rankbench.tracking.run_names import run_name
+from rankbench.tracking.run_fields import run_name
 from rankbench.tracking.saved_views import TAG, sweep_views
 from rankbench.tracking.spool import RunMessage, Spool, SweepEnd, SweepStart
 from rankbench.tracking.store import make_tables
@@ -120,15 +120,6 @@ def test_one_metric_of_one_name_compares_the_losses(flat):
     assert not [name for name in names if "sl" in name.split("/") or "bpr" in name]
 
 
-def test_curves_can_be_drawn_over_training_seconds_and_steps(flat):
-    client, _, runs = flat
-    run = by_record(runs)["final-x-sl-1"]
-    for name, values in (("curve/seconds", [0.5, 1.0, 1.5]), ("curve/ndcg_at_20", [0.1, 0.2, 0.1 * 3])):
-        points = sorted(client.get_metric_history(run.info.run_id, name), key=lambda point: point.step)
-        assert [(point.step, point.value) for point in points] == list(zip((1, 2, 3), values, strict=True))
-        assert [point.timestamp - run.info.start_time for point in points] == [500, 1000, 1500]
-
-
 def test_only_used_parameters_and_the_seeds_are_logged(flat):
     run = by_record(flat[2])["final-x-sl-1"]
     assert run.data.params == {
@@ -231,22 +222,6 @@ def test_final_runs_that_an_earlier_version_sent_are_not_sent_again(store):
     sent(store, "old")
     assert len(client.search_runs([old])) == 6
     assert client.get_experiment(old).tags["mlflow.experimentKind"] == "custom_model_development"
-
-
-def test_a_record_that_was_replaced_is_sent_again(store):
-    root, client, writer = store
-    first = dataclasses.replace(FINALS[0], id="run-x", stage="run")
-    again = dataclasses.replace(first, metrics={"ndcg@20": Measured(0.9)}, started_at="2026-01-03T03:04:05+00:00")
-    runs = writer()
-    for record in (first, first, again, again):
-        folder = write_record(root / "again", record, None, replace=True)
-        message = RunMessage(
-            experiment="again", experiment_id=None, parent=None, time=2, record=str(folder.relative_to(root)), sweep=None,
-            tags={}, name="", params=[], first="ndcg@20",
-        )  # fmt: skip
-        runs.take(message)
-    (found,) = client.search_runs([client.get_experiment_by_name("again").experiment_id])
-    assert found.data.metrics["ndcg@20"] == 0.9 if "ndcg@20" in found.data.metrics else 0.9 in found.data.metrics.values()
 
 
 @pytest.mark.parametrize("name", ["/Users/me/shop", "../../../escape", "..", "a/../../b"])

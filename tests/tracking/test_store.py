@@ -102,18 +102,15 @@ def first_uses(root, homes):
     assert run_tags(database, "rankbench.run") == sorted(ids)
 
 
+@pytest.mark.parametrize(
+    "homes",
+    [list("abc"), *(pytest.param(homes, marks=pytest.mark.slow) for homes in (list("abcdefgh"), ["one"] * 8))],
+    ids=["three spools", "eight spools", "one spool"],
+)
 @pytest.mark.fault("F10")
-def test_three_processes_at_once_make_one_store(tmp_path, figure):
-    first_uses(tmp_path, ["a", "b", "c"])
-    figure("3 processes make one SQLite store: 0 errors")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("homes", [list("abcdefgh"), ["one"] * 8], ids=["eight spools", "one spool"])
-@pytest.mark.fault("F10")
-def test_eight_processes_at_once_make_one_store(tmp_path, homes, figure):
+def test_processes_at_once_make_one_store(tmp_path, homes, figure):
     first_uses(tmp_path, homes)
-    figure("8 processes make one SQLite store: 0 errors")
+    figure(f"{len(homes)} processes make one SQLite store: 0 errors")
 
 
 @pytest.mark.slow

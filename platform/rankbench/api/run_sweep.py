@@ -19,7 +19,7 @@ from rankbench.sweeps.units import Unit
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord
-from rankbench.tracking.run_names import run_name
+from rankbench.tracking.run_fields import run_name
 from rankbench.tracking.saved_views import sweep_views
 
 

@@ -107,7 +107,7 @@ def run(
     from rankbench.tracking.labels import Labels
     from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
     from rankbench.tracking.record import find_record, keep_aside, read_record, record_content, write_record
-    from rankbench.tracking.run_names import run_name as name_of
+    from rankbench.tracking.run_fields import run_name as name_of
 
     require_both(dry_run, nodes)
     environment = Environment.from_env()

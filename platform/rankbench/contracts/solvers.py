@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 import scipy.sparse as sp
 
 from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
 from rankbench.contracts.parameters import ADVICE, expect_checked, expect_described
+from rankbench.contracts.training import expect_resumes
 from rankbench.core import threads
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.metrics import measure, metric_set
 from rankbench.evaluation.ranking import rank
-from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
-from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.method import Iterative, Method
 from rankbench.fitting.recommenders import AutoencoderRecommender, FactorRecommender, Recommender, score
-from rankbench.fitting.step import Step
 from rankbench.solvers.als.fold_in import FoldInRecommender
 
 CONTRACT = Contract("method")
@@ -184,10 +179,6 @@ def users_have_no_order(method: Method) -> None:
     expect_equal(found, expected[order], "scores of the renamed users", 1e-5, 1e-6)
 
 
-class _StopError(Exception):
-    pass
-
-
 @CONTRACT.check(
     "an interrupted and resumed fit ends as an undisturbed one",
     "state() must return everything that the next iteration reads, and `start` must restore it",
@@ -195,29 +186,4 @@ class _StopError(Exception):
 def fits_resume(method: Method) -> None:
     if not isinstance(method, Iterative):
         raise NotCheckedError("the method has no iterations")
-    X, _ = data()
-    config = configure(method.name, {method.length: 4})
-    whole = fit(method.name, X, **{method.length: 4})
-
-    def stop(step: Step) -> dict[str, float]:
-        if step.number == 3:
-            raise _StopError
-        return {}
-
-    with tempfile.TemporaryDirectory() as folder:
-        saved = Execution(checkpoints=Checkpoints(Path(folder) / "checkpoints", resume=True))
-        numbers = list[int]()
-
-        def note(step: Step) -> dict[str, float]:
-            numbers.append(step.number)
-            return {}
-
-        try:
-            fit_configs((config,), X, "float32", 0, saved, stop)
-        except _StopError:
-            pass
-        else:
-            raise NotCheckedError("the fit ended before its third iteration")
-        (resumed,) = fit_configs((config,), X, "float32", 0, saved, note).models
-    expect(numbers[:1] == [3], f"the resumed fit computed the iterations {numbers}, not 3 and 4")
-    expect_equal(scores(resumed, X), scores(whole, X), "scores of the resumed fit and of the undisturbed one")
+    expect_resumes(configure(method.name, {method.length: 4}), data()[0])

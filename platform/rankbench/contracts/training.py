@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.contracts.check import expect, expect_equal, expect_finite
+from rankbench.contracts.check import NotCheckedError, expect, expect_equal, expect_finite
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
-from rankbench.experiment.job import configure
+from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.recommenders import Recommender, score
 from rankbench.fitting.step import Step
@@ -36,18 +35,10 @@ def interactions() -> sp.csr_array:
     return csr_from_pairs(*np.nonzero(met), met.shape)
 
 
-def train(
-    loss: str,
-    encoder: str,
-    seed: int = 0,
-    checkpoints: Checkpoints | None = None,
-    observe: Callable[[Step], None] = lambda step: None,
-    **params: object,
-) -> Recommender:
+def train(loss: str, encoder: str, seed: int = 0, **params: object) -> Recommender:
     """Return the model of a few epochs on `interactions`."""
     config = configure(loss, {"model": encoder} | SMALL | params)
-    execution = Execution(checkpoints=checkpoints)
-    return fit_configs((config,), interactions(), "float32", seed, execution, lambda step: observe(step) or {}).models[0]
+    return fit_configs((config,), interactions(), "float32", seed).models[0]
 
 
 def expect_trainable(loss: str, encoder: str, **params: object) -> None:
@@ -64,20 +55,33 @@ def scores(model: Recommender) -> np.ndarray:
 
 
 def expect_resumable(loss: str, encoder: str, **others: object) -> None:
-    """A fit that is interrupted and goes on from its checkpoint ends with the bits of one that was never interrupted."""
-    params = {"epochs": 4, "schedule": "plateau"} | others
-    whole = train(loss, encoder, **params)
+    """A fit of a loss with an encoder goes on from its checkpoint as `expect_resumes` says."""
+    config = configure(loss, {"model": encoder} | SMALL | {"epochs": 4, "schedule": "plateau"} | others)
+    expect_resumes(config, interactions(), f"with {encoder}: ")
+
+
+def expect_resumes(config: MethodConfig, X: sp.csr_array, where: str = "") -> None:
+    """A fit that is interrupted in its third iteration and goes on from its checkpoint ends with the bits of one that was never
+    interrupted. Raises NotCheckedError if it ends before; `where` begins what is seen.
+    """
+
+    def fit(execution: Execution, observe: Callable[[Step], None]) -> np.ndarray:
+        (model,) = fit_configs((config,), X, "float32", 0, execution, lambda step: observe(step) or {}).models
+        return score(model, np.arange(X.shape[0]), X, slice(None))
+
+    def stop(step: Step) -> None:
+        if step.number == 3:
+            raise _StopError
+
+    whole, numbers = fit(Execution(), lambda step: None), list[int]()
     with tempfile.TemporaryDirectory() as folder:
-        checkpoints = Checkpoints(Path(folder) / "checkpoints", resume=True)
-
-        def stop(step: Step) -> None:
-            if step.number == 3:
-                raise _StopError
-
-        with suppress(_StopError):
-            train(loss, encoder, checkpoints=checkpoints, observe=stop, **params)
-        last, numbers = checkpoints.last(), list[int]()
-        expect(last is not None and last.number == 2, f"with {encoder}: the last checkpoint is {last and last.number}, not 2")
-        resumed = train(loss, encoder, checkpoints=checkpoints, observe=lambda step: numbers.append(step.number), **params)
-    expect(numbers == [3, 4], f"with {encoder}: the resumed fit computed the epochs {numbers}, not 3 and 4")
-    expect_equal(scores(resumed), scores(whole), f"with {encoder}: scores of the resumed fit and of the undisturbed one")
+        saved = Execution(checkpoints=Checkpoints(Path(folder) / "checkpoints", resume=True))
+        try:
+            fit(saved, stop)
+        except _StopError:
+            pass
+        else:
+            raise NotCheckedError("the fit ended before its third iteration")
+        resumed = fit(saved, lambda step: numbers.append(step.number))
+    expect(numbers[:1] == [3], f"{where}the resumed fit computed the iterations {numbers}, not 3 and 4")
+    expect_equal(resumed, whole, f"{where}scores of the resumed fit and of the undisturbed one")

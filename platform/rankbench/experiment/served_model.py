@@ -14,7 +14,7 @@ import pandas as pd
 
 from rankbench.core.errors import require
 from rankbench.experiment.fitted_model import Model, load
-from rankbench.tracking.refusals import clear_refusals
+from rankbench.tracking.model_registry import clear_refusals
 
 log = logging.getLogger(__name__)
 DEFAULTS: dict[str, Any] = {"k": 10, "filter_seen": True, "unknown": "skip"}  # parameters of a request

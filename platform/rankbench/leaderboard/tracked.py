@@ -6,7 +6,7 @@ from datetime import datetime
 
 from rankbench.leaderboard.results import Result
 from rankbench.tracking.mlflow_sink import MlflowSink
-from rankbench.tracking.run_names import metric_key
+from rankbench.tracking.run_fields import metric_key
 
 EXPERIMENT = "leaderboard"  # in MLflow
 

@@ -13,10 +13,8 @@ from typing import Any
 
 from rankbench.core.errors import DataError
 from rankbench.core.markdown import without_tags
-from rankbench.tracking.inputs import dataset_inputs
 from rankbench.tracking.record import RunRecord, read_record
-from rankbench.tracking.run_fields import record_metrics, record_params, record_tags
-from rankbench.tracking.run_names import metric_key, run_name
+from rankbench.tracking.run_fields import dataset_inputs, metric_key, record_metrics, record_params, record_tags, run_name
 from rankbench.tracking.saved_views import view_links
 from rankbench.tracking.spool import EntryMessage, Message, Placed, RunMessage, SweepEnd, SweepStart
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, RankbenchError
 from rankbench.tracking.address import is_server
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_runs import PARENT, MlflowRuns
@@ -124,3 +124,14 @@ def _tracking_at(uri: str) -> Iterator[None]:
         yield
     finally:
         mlflow.set_tracking_uri(earlier)
+
+
+@contextmanager
+def clear_refusals() -> Iterator[None]:
+    """Turn an error about the input into one whose message MLflow answers, with status 400; it hides all others."""
+    try:
+        yield
+    except RankbenchError as error:
+        from mlflow.exceptions import MlflowException
+
+        raise MlflowException.invalid_parameter_value(str(error)) from None

@@ -1,17 +1,49 @@
-"""What MLflow shows of a record: tags, parameters and metrics of its run."""
+"""What MLflow shows of a record: the name, tags, parameters, metrics and data of its run."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from rankbench.tracking.record import RunRecord
-from rankbench.tracking.run_names import metric_key
 
 CHANGED = "+changes"  # the end of a revision of code that differs from its commit
+CONTEXT = "mlflow.data.context"
+LONGEST = 200  # characters of a name
+
+
+def metric_key(prefix: str, name: str) -> str:
+    """Return a name that MLflow accepts: recall@20 on test is test/recall_at_20. Special characters except - . : / become _."""
+    return re.sub(r"[^\w\-. :/]", "_", f"{prefix}/{name.replace('@', '_at_')}", flags=re.ASCII)
+
+
+def run_name(record: RunRecord, named: Iterable[str] = (), dataset: bool = False, split: bool = False) -> str:
+    """Return the name of a run: its arm, its setting, and its seed.
+
+    `named`: parameters that distinguish the runs of an arm. `dataset` and `split`: also name the dataset and the seed of the
+    split. A final run has the setting that the search chose for its arm, so that its seed is enough.
+    """
+    words = [record.dataset.name] if dataset else []
+    words.append(record.arm or record.method)
+    if record.stage != "final":
+        words.append(_short({name: record.params[name] for name in named if name in record.params}))
+    if split and record.dataset.fingerprint:
+        words.append(f"split {record.dataset.split_seed}")
+    if record.stage != "search":
+        words.append(f"seed {record.seed}")
+    return " ".join(word for word in words if word)[:LONGEST]
+
+
+def _short(params: dict[str, Any]) -> str:
+    return " ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in params.items()
+        if value is not None
+    )
 
 
 def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
@@ -73,3 +105,27 @@ def record_metrics(record: RunRecord, first: str = "") -> dict[str, float]:
         for group, means in groups.items():
             metrics |= {f"{metric_key(record.measured_on, name)}_{group}": mean for name, mean in means.items()}
     return metrics | {"peak_memory_gb": record.peak_memory_bytes / 1e9}
+
+
+def dataset_inputs(record: RunRecord) -> list[Any]:
+    """Return one MLflow DatasetInput per part, empty if the run ended before its data were known.
+
+    The digest is the fingerprint of the prepared data. MLflow takes inputs of equal name and digest for one, so that each part
+    has a name of its own.
+    """
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    data = record.dataset
+    if not data.fingerprint:
+        return []
+    files = [{name: str(source[name]) for name in ("file", "sha256", "origin") if source.get(name)} for source in data.sources]
+    source = json.dumps({"files": files, "protocol": data.protocol, "split_seed": data.split_seed})
+    profile = json.dumps(data.counts)
+    contexts = [(part, "train") for part in record.fit_on.split("+")] + [(record.measured_on, record.measured_on)]
+    return [
+        DatasetInput(
+            Dataset(f"{data.name} {part}", data.fingerprint[:36], "rankbench", source, profile=profile),
+            [InputTag(CONTEXT, context)],
+        )
+        for part, context in dict.fromkeys(contexts)
+    ]

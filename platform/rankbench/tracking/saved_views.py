@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankbench.core.markdown import without_tags
-from rankbench.tracking.run_names import metric_key
+from rankbench.tracking.run_fields import metric_key
 
 TAG = "mlflow.sharedViewState."
 PRIMARY_METRIC = "mlflow.experiment.primaryMetric.name"
