@@ -12,17 +12,19 @@ from rankbench.fitting.method import Iterative
 from rankbench.training.methods import Trained
 
 METHODS = [spec.name for spec in registered() if not isinstance(spec, Trained)]  # those have a contract of their own
+# What test_threads.py shows of every method to the bit is left out.
+CHECKS = [check for check in CONTRACT.checks if check.run.__name__ != "threads_change_nothing"]
 
 
 def test_the_contract_found_the_methods():
     closed_forms = {"ease", "debiased-ease", "edlae", "dlae", "deql", "deql-l2", "deql-l2-zero-diag"}
     assert {"ials", "wrmf", "debiased-ials", "rg2", "rg2-sampled", "rgx", "rgx-paper", "rg-authors"} <= set(METHODS)
     assert closed_forms | {"deql-low-rank", "edlae-low-rank"} | {"popularity", "random", "multivae"} <= set(METHODS)
-    assert len(CONTRACT.checks) >= 9
+    assert len(CHECKS) >= 9
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("check", CONTRACT.checks, ids=lambda check: check.run.__name__)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.run.__name__)
 @pytest.mark.fault("F13")
 def test_a_solver_keeps_the_contract(method, check, figure):
     try:
@@ -39,7 +41,7 @@ def test_few_methods_are_excused():
 
 
 def test_a_misspelt_or_unknown_parameter_is_refused_with_the_nearest_name():
-    for method in registered():
+    for method in map(registered().get, ("ease", "ials", "bpr", "multivae")):  # one of each way to declare them
         for name in (field.name for field in method.fields()):
             with pytest.raises(ConfigError, match=rf"{method.name}: unknown parameter '{name}x'; did you mean {name}\?"):
                 configure(method.name, {f"{name}x": 1})

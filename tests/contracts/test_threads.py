@@ -17,7 +17,7 @@ from rankbench.solvers.als import half_step as side
 from rankbench.solvers.inverse import lowrank
 from rankbench.training import catalogue
 
-THREADS = (1, 2, 3)
+THREADS = (1, 3)
 # Small, and still more than one block of everything that is cut: the inverse has three panels.
 SIZE = {"users": 700, "items": 600, "interactions_per_user": 20}
 # A batch of 1024 x 128 scores is cut by PyTorch where it has several threads, and by the kernels of training.

@@ -18,7 +18,6 @@ import secrets
 import shutil
 import socket
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,53 +35,19 @@ class Superseded(ClusterError):
     """A newer attempt has taken the place of this one, whose results are not written."""
 
 
-class Attempt(ABC):
-    """A numbered attempt at `what`; its `name` sorts after those of earlier attempts."""
-
-    name: str
-    what: str
-
-    @property
-    def number(self) -> int:
-        return int(self.name[:6])
-
-    @property
-    def is_newest(self) -> bool:
-        return self._newest() <= self.name
-
-    def require_newest(self) -> None:
-        """Raise Superseded if a newer attempt exists."""
-        if (newest := self._newest()) > self.name:
-            raise _superseded(self.what, self.number, int(newest[:6]), partial(self._read, newest))
-
-    @abstractmethod
-    def withdraw(self) -> None:
-        """Give the number back, before anything was written under it."""
-
-    @abstractmethod
-    def _names(self) -> list[str]:
-        """The names that lie where the attempts lie."""
-
-    @abstractmethod
-    def _read(self, name: str) -> bytes | None: ...
-
-    def _newest(self) -> str:
-        return max(attempts(self._names()), default="")
-
-
 @dataclass(frozen=True)
-class FolderAttempt(Attempt):
-    """An attempt that is a file in `folder`."""
+class FolderAttempt:
+    """An attempt that is a file in `folder`; `what` says in words what was attempted."""
 
     folder: Path
-    name: str
+    number: int
     what: str
 
     @classmethod
     def claim(cls, folder: Path, what: str, targets: Iterable[Path] = ()) -> FolderAttempt:
         """Claim the next attempt. `targets` are the files and folders that it will write: no earlier attempt can then."""
         make_folder(folder)
-        number = _last([path.name for path in folder.iterdir()])
+        number = max(_numbers(folder), default=0)
         with disk_errors_are_clear(folder / "attempt"):
             while True:
                 number += 1
@@ -92,19 +57,24 @@ class FolderAttempt(Attempt):
                     break
             with os.fdopen(handle, "wb") as file:
                 file.write(_about())
-        attempt = cls(folder, f"{number:06d}", what)
+        attempt = cls(folder, number, what)
         for target in targets:
             attempt._disarm(target)
         return attempt
 
+    @property
+    def is_newest(self) -> bool:
+        return max(_numbers(self.folder), default=0) <= self.number
+
+    def require_newest(self) -> None:
+        """Raise Superseded if a newer attempt exists."""
+        if not self.is_newest:
+            newest = max(_numbers(self.folder))
+            raise _superseded(self.what, self.number, newest, (self.folder / f"{newest:06d}").read_bytes)
+
     def withdraw(self) -> None:
-        (self.folder / self.name).unlink(missing_ok=True)
-
-    def _names(self) -> list[str]:
-        return [path.name for path in self.folder.iterdir()]
-
-    def _read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
+        """Give the number back, before anything was written under it."""
+        (self.folder / f"{self.number:06d}").unlink(missing_ok=True)
 
     def _disarm(self, target: Path) -> None:
         """Remove the scratch of earlier attempts at `target`. Each is renamed first, in one step, so that its writer fails."""
@@ -119,8 +89,8 @@ class FolderAttempt(Attempt):
 
 
 @dataclass(frozen=True)
-class StoredAttempt(Attempt):
-    """An attempt that is an object below `key` of a store."""
+class StoredAttempt:
+    """An attempt that is an object below `key`; its `name` sorts after those of earlier attempts."""
 
     storage: Storage
     key: str
@@ -130,18 +100,25 @@ class StoredAttempt(Attempt):
     @classmethod
     def claim(cls, storage: Storage, key: str, what: str) -> StoredAttempt:
         """Claim the next attempt."""
-        name = f"{_last(storage.names(key)) + 1:06d}-{secrets.token_hex(4)}"
+        number = max((int(name[:6]) for name in attempts(storage.names(key))), default=0) + 1
+        name = f"{number:06d}-{secrets.token_hex(4)}"
         storage.write(f"{key}/{name}", _about())
         return cls(storage, key, name, what)
 
+    @property
+    def is_newest(self) -> bool:
+        return max(attempts(self.storage.names(self.key)), default="") <= self.name
+
+    def require_newest(self) -> None:
+        """Raise Superseded if a newer attempt exists."""
+        newest = max(attempts(self.storage.names(self.key)), default="")
+        if newest > self.name:
+            claim = partial(self.storage.read, f"{self.key}/{newest}")
+            raise _superseded(self.what, int(self.name[:6]), int(newest[:6]), claim)
+
     def withdraw(self) -> None:
+        """Give the number back, before anything was written under it."""
         self.storage.remove(f"{self.key}/{self.name}")
-
-    def _names(self) -> list[str]:
-        return self.storage.names(self.key)
-
-    def _read(self, name: str) -> bytes | None:
-        return self.storage.read(f"{self.key}/{name}")
 
 
 def attempts(names: Sequence[str]) -> list[str]:
@@ -149,9 +126,8 @@ def attempts(names: Sequence[str]) -> list[str]:
     return sorted(name for name in names if _NAME.fullmatch(name))
 
 
-def _last(names: Sequence[str]) -> int:
-    """The number of the newest attempt among `names`, 0 if there is none."""
-    return max((int(name[:6]) for name in attempts(names)), default=0)
+def _numbers(folder: Path) -> list[int]:
+    return [int(name[:6]) for name in attempts([path.name for path in folder.iterdir()])]
 
 
 def _about() -> bytes:
