@@ -5,8 +5,7 @@ from dataclasses import dataclass, fields
 import pytest
 
 from rankbench.core.errors import ConfigError
-from rankbench.core.config import space_of
-from rankbench.core.params import Choice, Fixed, Range, param
+from rankbench.core.params import Choice, Fixed, Range, param, space_of
 
 
 @dataclass(frozen=True)
@@ -62,4 +61,4 @@ def test_values_say_how_to_draw_and_how_they_are_shown(name, text, space):
 
 def test_a_text_in_place_of_values_is_refused():
     with pytest.raises(ConfigError, match=r"Range\(low, high\), Choice\(a, b\) or Fixed\(a\), got '0.1 to 2'"):
-        param(1.0, "margin", Range(0.1, 2))
+        param(1.0, "margin", "0.1 to 2")
