@@ -20,8 +20,9 @@ import yaml
 from commands import TOUCHES_OF_A_LINE, Death, Ended, Home
 
 from rankbench.experiment.fitted_model import load
-from rankbench.leaderboard.results import Results
+from rankbench.leaderboard.results import Result, Results
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredFit
 
 NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
 ALONE = "--no-track"
@@ -278,7 +279,7 @@ class Store(Writer):
     """
 
     card = "name: {}\nsource: {{generator: {{users: 80, items: 60, interactions_per_user: 10, seed: {}}}}}\n"
-    ending = ".jsonl"
+    ending = ".entries.jsonl"
     again = ()  # the next command, which is killed again, goes on
 
     def prepare(self) -> None:
@@ -337,7 +338,7 @@ class Leaderboard(Store):
         return self.n_cards * len(self.methods)
 
     def entries(self) -> list[Hashable]:
-        return [(each.dataset, each.entrant) for each in Results(self.store).all()]
+        return [(each.dataset, each.entrant) for each in Results(self.store).all(Result)]
 
     def n_done(self, about: dict[str, Any]) -> int:
         """Return how many entries a command ran, by its JSON."""
@@ -365,7 +366,7 @@ final: {{seeds: {}}}
         self.put("experiments", "toy_table1", self.table.format([*range(self.n_entries)]))
 
     def entries(self) -> list[Hashable]:
-        return [fit.seed for fit in Evidence(self.store).fits.get("tiny-0", [])]
+        return [fit.seed for fit in Evidence(self.store).lines(StoredFit, "tiny-0")]
 
     def n_done(self, about: dict[str, Any]) -> int:
         return int(about["fitted"])
