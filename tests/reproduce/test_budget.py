@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from rankbench.api.reproduce import agenda
-from rankbench.reproduce.engine import Spending, spend
+from rankbench.reproduce.engine import BudgetedRun, run_within_budget
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.schedule import in_time
 from rankbench.sweeps.running import OutOfTime, Running
@@ -26,14 +26,14 @@ def spent(tasks, home, monkeypatch, seconds, fit=lambda running: None):
     """Work on tasks with `seconds` of time. Returns what was begun in its order, the lines that were told, and the answer."""
     begun, lines = [], []
 
-    def _fit(batch, spending, *rest):
+    def _fit(batch, budgeted, *rest):
         begun.extend((task.labels, task.stage) for task in batch)
-        fit(spending.running)
+        fit(budgeted.running)
 
     monkeypatch.setattr("rankbench.reproduce.engine._fit", _fit)
-    spending = Spending(Evidence(home.results / "evidence"), None, lines.append, lambda *sent: None)
-    complete = spend(lambda: tasks, spending, home, CLUSTER, {}, time.monotonic() + seconds)
-    return begun, lines, complete, spending
+    budgeted = BudgetedRun(Evidence(home.results / "evidence"), None, lines.append, lambda *sent: None)
+    complete = run_within_budget(lambda: tasks, budgeted, home, CLUSTER, {}, time.monotonic() + seconds)
+    return begun, lines, complete, budgeted
 
 
 def test_fits_that_can_end_in_the_budget_come_first_and_one_more_is_begun(tasks, home, monkeypatch):
@@ -79,8 +79,8 @@ def test_the_budget_ends_in_whatever_thread_the_command_runs(tasks, home, monkey
 
     with ThreadPoolExecutor(1) as other_thread:
         answer = other_thread.submit(spent, tasks[:1], home, monkeypatch, 0.2, never_ending).result()
-    begun, _, complete, spending = answer
-    assert len(begun) == 1 and not complete and spending.running.over and spending.running.deadline is None
+    begun, _, complete, budgeted = answer
+    assert len(begun) == 1 and not complete and budgeted.running.over and budgeted.running.deadline is None
 
 
 def test_what_has_ended_is_not_interrupted():

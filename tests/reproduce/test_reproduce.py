@@ -33,8 +33,8 @@ arms:
 """
 
 HALVED = """\
-name: toy-table2
-published: {paper: Toy, table: 2, recall: recall}
+name: toy-table3
+published: {paper: Toy, table: 3, recall: recall}
 datasets: [synthetic]
 arms:
   - name: BPR
@@ -62,12 +62,21 @@ def command(home, *words):
 
 
 def test_a_paper_from_nothing_to_its_page(home, tmp_path):
+    (home.home / "experiments" / "toy_table3.yaml").write_text(HALVED)
     other = home.results / "reproduce" / "checkpoints" / "interrupted" / "000001"
     other.mkdir(parents=True)
+    tasks = agenda(["toy"], home, stages=["printed"]).tasks
+    theirs = [task for task in tasks if task.labels == "EASE"]
+    folder = home.home / "experiments" / "evidence"
+    with Claims(claims_folder(home)) as claims:  # what another command runs is left to it
+        assert all(claims.take(*task.claims) for task in theirs)
+        about = command(home, "toy", "--stages", "printed")
+    assert about["fitted"] == len(tasks) - len(theirs) > 0 and not about["complete"] and not about["failed"]
+    methods = {fit.method for fit in Evidence(folder).lines(StoredFit, "synthetic")}
+    assert methods and "ease" not in methods
     about = command(home, "toy")
     assert [path.name for path in other.parent.parent.iterdir()] == ["interrupted"] and other.exists()
-    assert about["complete"] and not about["failed"] and about["searched"] == 2 and not about["not_measured"]
-    folder = home.home / "experiments" / "evidence"
+    assert about["complete"] and not about["failed"] and about["searched"] == 3 and not about["not_measured"]
     tables, evidence = paper_tables(home), Evidence(folder)
     (search,) = [each for each in evidence.lines(StoredSearch, "synthetic") if each.method == "ease"]
     # The best of 1, 10 and 100 is 100 or beyond, and the range was continued until the best value lay inside it.
@@ -86,17 +95,26 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     tags = [run.data.tags for run in client.search_runs([experiment])]
     notes = [each["mlflow.note.content"] for each in tags if each.get("rankbench.measured_on") == "test"]
     assert notes and all("| recall@20 " in note for note in notes)
-    assert {each["rankbench.table"] for each in tags if "rankbench.run" in each} == {"toy/1", "toy/1, toy/2"}
+    assert {each["rankbench.table"] for each in tags if "rankbench.run" in each} == {"toy/1", "toy/1, toy/2", "toy/3"}
     page = (tmp_path / "pages" / "toy.md").read_text()
     assert "EASE is above popularity" in page and "| holds" in page and "as published" in page
     assert "EASE (as published): lam 3.0, where the paper has 10" in page and "EASE: lam" not in page
     # Table 2 has the same row, and refers to what table 1 says about it.
     assert page.count("- EASE: Its cause is the scale of lam.") == page.count("Its cause is") == 1
     assert page.count("- EASE: the causes, as far as they are known, are at toy/1 on synthetic") == 1
-    # Nothing is left, and nothing is done a second time.
+    # What becomes of a trial that may be ended early depends on the others, so another search must not take it for its own.
+    (halved,) = [each for each in evidence.lines(StoredSearch, "synthetic") if each.method == "bpr"]
+    assert halved.draws == 4 and 0 < halved.stopped < 4 + halved.beyond and halved.seconds > 0
+    apart = [read_record(path.parent) for path in home.results.glob("reproduce/searches/*/records/*/record.json")]
+    assert sum(record.stopped for record in apart) == halved.stopped and len(apart) == halved.draws + halved.beyond
+    assert not list(home.results.glob("reproduce/records/search-*-bpr-*"))
+    assert min(len(record.curve) for record in apart if record.stopped) == 1
+    # Searches that were interrupted after their last trial run none of them again; then nothing is left.
     text = {path: path.read_bytes() for path in folder.glob("*.jsonl")}
-    assert command(home, "toy", "--dry-run")["tasks"] == []
+    (folder / "synthetic.searches.jsonl").unlink()
+    command(home, "toy", "--stages", "search")
     assert {path: path.read_bytes() for path in folder.glob("*.jsonl")} == text
+    assert command(home, "toy", "--dry-run")["tasks"] == []
 
 
 @pytest.mark.slow
@@ -110,33 +128,3 @@ def test_a_budget_ends_the_work_and_the_next_call_goes_on(home, budget):
     assert command(home, "toy/2", "--dry-run")["tasks"]  # it waits for the next call, which goes on from its checkpoint
     if budget > 60:  # a fit saves its state after 15 s; Ray and a worker start before
         assert any((home.results / "reproduce" / "checkpoints").glob("*/*"))
-
-
-def test_what_another_command_is_at_is_left_to_it(home):
-    tasks = agenda(["toy"], home, stages=["printed"]).tasks
-    theirs = [task for task in tasks if task.labels == "EASE"]
-    with Claims(claims_folder(home)) as claims:
-        assert all(claims.take(*task.claims) for task in theirs)
-        about = command(home, "toy", "--stages", "printed")
-    assert about["fitted"] == len(tasks) - len(theirs) > 0 and not about["complete"] and not about["failed"]
-    methods = {fit.method for fit in Evidence(home.home / "experiments" / "evidence").lines(StoredFit, "synthetic")}
-    assert methods and "ease" not in methods
-    about = command(home, "toy", "--stages", "printed")  # whose locks are free again
-    assert about["fitted"] == len(theirs) and about["complete"]
-
-
-def test_a_search_that_ends_trials_early_keeps_them_apart(home):
-    """What becomes of a trial depends on the others, so another search must not take it for its own."""
-    (home.home / "experiments" / "toy_table2.yaml").write_text(HALVED)
-    folder = home.home / "experiments" / "evidence"
-    command(home, "toy/2", "--stages", "search")
-    (found,) = Evidence(folder).lines(StoredSearch, "synthetic")
-    assert found.draws == 4 and 0 < found.stopped < 4 + found.beyond and found.seconds > 0
-    records = [read_record(path.parent) for path in home.results.glob("reproduce/searches/*/records/*/record.json")]
-    assert sum(record.stopped for record in records) == found.stopped and len(records) == found.draws + found.beyond
-    assert not list(home.results.glob("reproduce/records/*"))
-    assert min(len(record.curve) for record in records if record.stopped) == 1
-    # A search that was interrupted after its last trial runs none of them again.
-    (folder / "synthetic.searches.jsonl").unlink()
-    command(home, "toy/2", "--stages", "search")
-    assert Evidence(folder).lines(StoredSearch, "synthetic") == [found]

@@ -259,27 +259,6 @@ def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number
     figure(f"{number.name} in a sweep: exit {code}, finished runs kept, no process left within 10 s")
 
 
-def test_a_killed_worker_costs_a_retry_and_nothing_else(tmp_path):
-    working = EXPERIMENT.split("  # Without a ridge")[0] + EXPERIMENT[EXPERIMENT.index("search:") :]
-    (tmp_path / "small.yaml").write_text(working)
-    process = rankbench(tmp_path, "sweep", "small.yaml", "--json")
-    deadline = time.monotonic() + 120
-    workers = []
-    while not workers:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-        below = psutil.Process(process.pid).children(recursive=True)
-        workers = [child for child in below if child.is_running() and "Trainable.train" in " ".join(_command(child))]
-    workers[0].kill()
-    _, err = process.communicate(timeout=200)
-    assert process.returncode == 0
-    (line,) = (line for line in err.splitlines() if "worker was lost" in line)
-    assert line.startswith("warning: synthetic: ") and "the trial is run again" in line
-    (folder,) = (tmp_path / "results" / "sweeps").iterdir()
-    assert all(record.finished for record in records_of(folder))
-    assert sum(record.stage == "final" for record in records_of(folder)) == 4
-
-
 KILLER = """
 import os
 import signal
@@ -364,12 +343,22 @@ def test_a_store_that_is_lost_ends_the_command_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("fit_on", ["train", pytest.param("train+valid", marks=pytest.mark.slow)])
-def test_what_valid_said_of_the_epochs_holds_where_valid_is_fitted_on(fit_on, tmp_path):
+def test_a_killed_worker_costs_a_retry_and_nothing_that_valid_said_of_the_epochs(fit_on, tmp_path):
     (tmp_path / "trained.yaml").write_text(TRAINED.replace("FIT_ON", fit_on))
-    process = rankbench(tmp_path, "sweep", "trained.yaml")
+    process = rankbench(tmp_path, "sweep", "trained.yaml", "--json")
+    deadline, workers = time.monotonic() + 120, []
+    while not workers:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+        below = psutil.Process(process.pid).children(recursive=True)
+        workers = [child for child in below if child.is_running() and "Trainable.train" in " ".join(_command(child))]
+    workers[0].kill()
     _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
+    (line,) = (line for line in err.splitlines() if "worker was lost" in line)
+    assert line.startswith("warning: synthetic: ") and "the trial is run again" in line
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
+    assert all(record.finished for record in records_of(folder))
     # What a device can do is done there, and the rest on processors.
     devices = {record.method: record.device for record in records_of(folder)}
     assert devices == {"popularity": "cpu", "ease": "cpu:0", "ials": "cpu", "bpr": "cpu:0"}

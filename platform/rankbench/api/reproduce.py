@@ -25,7 +25,7 @@ from rankbench.reproduce.beside import published_tags
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
 from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.costs import n_cost_cells
-from rankbench.reproduce.engine import Spending, spend, spend_alone
+from rankbench.reproduce.engine import BudgetedRun, run_alone, run_within_budget
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.neighbours import check_neighbours
 from rankbench.reproduce.paired import run_folders
@@ -239,20 +239,20 @@ def reproduce(
             name, tags = run_name(record, (), True, False), published_tags(record, served)
             sink.send(record, folder / record.id, name, used.get(record.id), first=metrics_shown[0], tags=tags)
 
-    spending = Spending(plan.evidence, plan.search_seconds, told, sent, running or Running())
+    budgeted = BudgetedRun(plan.evidence, plan.search_seconds, told, sent, running or Running())
     deadline = None if budget is None else started + budget
     try:
         with session(address, available_cpus(), gpus=plan.on_gpu) as cluster:
             cpus = None if address else cluster.cpus
             if alone:
-                complete = spend_alone(plan.named_rows, spending, environment, cluster, metrics, deadline)
+                complete = run_alone(plan.named_rows, budgeted, environment, cluster, metrics, deadline)
             else:
-                complete = spend(
-                    lambda: _tasks_left(plan, environment, metrics, cpus), spending, environment, cluster, metrics, deadline
+                complete = run_within_budget(
+                    lambda: _tasks_left(plan, environment, metrics, cpus), budgeted, environment, cluster, metrics, deadline
                 )
     finally:
-        sink.finish_sweep([], ok=not spending.failed)
+        sink.finish_sweep([], ok=not budgeted.failed)
     datasets = {row.dataset for row in plan.rows}
     check_claims(plan.tables, datasets, plan.evidence, environment)
     check_neighbours(plan.tables, datasets, plan.evidence, environment)
-    return Outcome(spending.fitted, spending.searched, spending.studied, complete, spending.failed)
+    return Outcome(budgeted.fitted, budgeted.searched, budgeted.studied, complete, budgeted.failed)

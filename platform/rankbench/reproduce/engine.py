@@ -30,16 +30,16 @@ from rankbench.tracking.record import RunRecord
 
 
 @dataclass
-class Spending:
-    """What a call may use and has done. `search_seconds`: the training time of each search. `told(line)` reports a line to the
-    user; `sent(unit, records, folder, rows)` is called with finished records, their folder, and the rows that each of them
+class BudgetedRun:
+    """What a call may use and has done. `search_seconds`: the training time of each search. `on_progress(line)` tells the
+    user; `on_records(unit, records, folder, rows)` is called with finished records, their folder, and the rows that each of them
     serves; `running` are the fits that run.
     """
 
     evidence: Evidence
     search_seconds: float | None
-    told: Callable[[str], None]
-    sent: Callable[[Unit, list[RunRecord], Path, list[Sequence[Row]]], None]
+    on_progress: Callable[[str], None]
+    on_records: Callable[[Unit, list[RunRecord], Path, list[Sequence[Row]]], None]
     running: Running = field(default_factory=Running)
     fitted: int = 0
     searched: int = 0
@@ -51,12 +51,12 @@ class Spending:
         """Leave tasks to another command, and say so."""
         self.left_to_others += len(tasks)
         for task in tasks:
-            self.told(f"{task.labels} on {task.dataset}: skipped: another command is running it")
+            self.on_progress(f"{task.labels} on {task.dataset}: skipped: another command is running it")
 
 
-def spend(
+def run_within_budget(
     tasks_left: Callable[[], Sequence[Task]],
-    spending: Spending,
+    budgeted: BudgetedRun,
     environment: Environment,
     cluster: Session,
     metrics: dict[str, MetricSet],
@@ -70,49 +70,51 @@ def spend(
     and goes on from its last checkpoint when the command is given again.
     """
     queue = list(tasks_left())
-    running, begun, late = spending.running, set[tuple[object, ...]](), dict[tuple[object, ...], Task]()
+    running, begun, late = budgeted.running, set[tuple[object, ...]](), dict[tuple[object, ...], Task]()
     with _until(deadline, running):
         while queue and running.seconds_left > 0:
             batch = _batch(queue)
             queue = queue[len(batch) :]
             batch = [left for task in batch if task.key not in begun
-                     and (left := fresh(task, spending.evidence, spending.search_seconds))]  # fmt: skip
+                     and (left := fresh(task, budgeted.evidence, budgeted.search_seconds))]  # fmt: skip
             batch, too_long = in_time(batch, running.seconds_left, cluster.cpus)
             late |= {task.key: task for task in too_long}
             begun |= {task.key for task in batch}
-            if _work_on(batch, spending, environment, cluster, metrics):
+            if _work_on(batch, budgeted, environment, cluster, metrics):
                 queue = list(tasks_left())
-        late = {key: task for key, task in late.items() if fresh(task, spending.evidence, spending.search_seconds)}
+        late = {key: task for key, task in late.items() if fresh(task, budgeted.evidence, budgeted.search_seconds)}
         if fits := [task for task in late.values() if task.unit is not None]:
             one = min(fits, key=lambda task: (not _is_begun(task, environment), task.seconds))
-            spending.told(f"{_needs(one, running)}; it begins as nothing shorter is left, and the same command continues it")
+            budgeted.on_progress(
+                f"{_needs(one, running)}; it begins as nothing shorter is left, and the same command continues it"
+            )
             del late[one.key]
-            _work_on([one], spending, environment, cluster, metrics)
+            _work_on([one], budgeted, environment, cluster, metrics)
     for task in late.values():
-        spending.told(f"not begun: {_needs(task, running)}")
-    return not (running.over or late or spending.left_to_others or any(task.key not in begun for task in queue))
+        budgeted.on_progress(f"not begun: {_needs(task, running)}")
+    return not (running.over or late or budgeted.left_to_others or any(task.key not in begun for task in queue))
 
 
 def _work_on(
-    batch: Sequence[Task], spending: Spending, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]
+    batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]
 ) -> bool:
     """Run those of the tasks that no other command runs. Returns whether it was a search, after which other tasks are left."""
     with Claims(claims_folder(environment)) as claims:
         claimed = [task for task in batch if claims.take(*task.claims)]
-        spending.leave([task for task in batch if task not in claimed])
-        spending.evidence.read()  # another command may have measured them since
-        free = [left for task in claimed if (left := fresh(task, spending.evidence, spending.search_seconds))]
+        budgeted.leave([task for task in batch if task not in claimed])
+        budgeted.evidence.read()  # another command may have measured them since
+        free = [left for task in claimed if (left := fresh(task, budgeted.evidence, budgeted.search_seconds))]
         if not free:
             return False
         first = free[0]
         if first.study is not None:
-            simulate(first.study, first.dataset, spending.evidence, environment, spending.running.require_time)
-            spending.studied += 1
-            spending.told(f"{first.tables} on {first.dataset}: {first.study.study} is done")
+            simulate(first.study, first.dataset, budgeted.evidence, environment, budgeted.running.require_time)
+            budgeted.studied += 1
+            budgeted.on_progress(f"{first.tables} on {first.dataset}: {first.study.study} is done")
         elif first.searched is not None:
-            _search(first, spending, environment, cluster, metrics)
+            _search(first, budgeted, environment, cluster, metrics)
         else:
-            _fit(free, spending, environment, cluster)
+            _fit(free, budgeted, environment, cluster)
         return first.searched is not None
 
 
@@ -145,9 +147,9 @@ def claims_folder(environment: Environment) -> Path:
     return records_folder(environment).parent / "locks"
 
 
-def spend_alone(
+def run_alone(
     rows: Sequence[Row],
-    spending: Spending,
+    budgeted: BudgetedRun,
     environment: Environment,
     cluster: Session,
     metrics: dict[str, MetricSet],
@@ -163,21 +165,21 @@ def spend_alone(
     def run(unit: Unit, spec: ExperimentSpec, done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
         def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
             done(unit, records, cached)
-            spending.sent(unit, records, store.records, [served] * len(records))
+            budgeted.on_records(unit, records, store.records, [served] * len(records))
 
-        run_units([unit], environment, store, cluster, spec, both, warn=spending.told, running=spending.running)
+        run_units([unit], environment, store, cluster, spec, both, warn=budgeted.on_progress, running=budgeted.running)
 
-    with _until(deadline, spending.running):
-        for fit in untimed(rows, spending.evidence):
-            spending.running.require_time()
+    with _until(deadline, budgeted.running):
+        for fit in untimed(rows, budgeted.evidence):
+            budgeted.running.require_time()
             what, served = f"{fit.rows[0].arm.label} on {fit.card.name}", fit.rows
-            record = time_alone(fit, spending.evidence, environment, metrics[fit.card.name], cluster.cpus, run)
+            record = time_alone(fit, budgeted.evidence, environment, metrics[fit.card.name], cluster.cpus, run)
             if record is None:
-                spending.failed.append(f"{what}: the fit failed")
+                budgeted.failed.append(f"{what}: the fit failed")
             else:
-                spending.fitted += 1
-                spending.told(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
-    return not spending.running.over
+                budgeted.fitted += 1
+                budgeted.on_progress(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
+    return not budgeted.running.over
 
 
 def _batch(queue: Sequence[Task]) -> list[Task]:
@@ -189,7 +191,7 @@ def _batch(queue: Sequence[Task]) -> list[Task]:
     return [*fits] or [queue[0]]
 
 
-def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cluster: Session) -> None:
+def _fit(batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment, cluster: Session) -> None:
     """Run fits of known settings and store them."""
     by_unit = {task.unit.run_id: task for task in batch if task.unit}
     store = SweepStore(records_folder(environment).parent)
@@ -202,18 +204,20 @@ def _fit(batch: Sequence[Task], spending: Spending, environment: Environment, cl
             served.append(fit.rows)
             if record.finished:
                 line = stored_fit(record, config, fit.card_key, idle=False)
-                spending.evidence.add(keep_seconds(line, fit, spending.evidence))
-                spending.fitted += 1
-                spending.told(_line(record, task))
+                budgeted.evidence.add(keep_seconds(line, fit, budgeted.evidence))
+                budgeted.fitted += 1
+                budgeted.on_progress(_line(record, task))
             elif record.failed:
-                spending.failed.append(f"{task.labels} on {task.dataset}: {record.error}")
-                spending.told(f"failed: {task.labels} on {task.dataset}: {record.error}")
-        spending.sent(unit, records, store.records, served)
+                budgeted.failed.append(f"{task.labels} on {task.dataset}: {record.error}")
+                budgeted.on_progress(f"failed: {task.labels} on {task.dataset}: {record.error}")
+        budgeted.on_records(unit, records, store.records, served)
 
-    _run([task.unit for task in batch if task.unit], batch[0].fits[0].rows[0], environment, store, cluster, done, spending)
+    _run([task.unit for task in batch if task.unit], batch[0].fits[0].rows[0], environment, store, cluster, done, budgeted)
 
 
-def _search(task: Task, spending: Spending, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]) -> None:
+def _search(
+    task: Task, budgeted: BudgetedRun, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]
+) -> None:
     """Search the setting of a row and store it."""
     row = task.searched
     assert row is not None, "only a task with a row is a search"
@@ -223,19 +227,19 @@ def _search(task: Task, spending: Spending, environment: Environment, cluster: S
     def run(planned: Sequence[Unit], done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
         def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
             done(unit, records, cached)
-            spending.sent(unit, records, store.records, [[row]] * len(records))
+            budgeted.on_records(unit, records, store.records, [[row]] * len(records))
 
-        _run(planned, row, environment, store, cluster, both, spending)
+        _run(planned, row, environment, store, cluster, both, budgeted)
 
-    spending.told(f"search {found_on}")
+    budgeted.on_progress(f"search {found_on}")
     size = Size.of(prepare(row.card, environment))
-    line = search(row, task.on, size, metrics[row.dataset], cluster.cpus, spending.search_seconds, run)
+    line = search(row, task.on, size, metrics[row.dataset], cluster.cpus, budgeted.search_seconds, run)
     if line is None:
-        spending.failed.append(f"search of {found_on}: every draw failed")
+        budgeted.failed.append(f"search of {found_on}: every draw failed")
         return
-    spending.evidence.add(line)
-    spending.searched += 1
-    spending.told(f"chosen for {found_on}: {line.metric} {line.value:.4f} on {line.on}")
+    budgeted.evidence.add(line)
+    budgeted.searched += 1
+    budgeted.on_progress(f"chosen for {found_on}: {line.metric} {line.value:.4f} on {line.on}")
 
 
 def _run(
@@ -245,12 +249,12 @@ def _run(
     store: SweepStore,
     cluster: Session,
     done: Callable[[Unit, list[RunRecord], bool], None],
-    spending: Spending,
+    budgeted: BudgetedRun,
 ) -> None:
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
-    spec, running = row.table.spec, spending.running
-    run_units(planned, environment, store, cluster, spec, done, warn=spending.told, running=running, in_order=True)
+    spec, running = row.table.spec, budgeted.running
+    run_units(planned, environment, store, cluster, spec, done, warn=budgeted.on_progress, running=running, in_order=True)
 
 
 def _folder_of_search(row: Row, on: str, environment: Environment) -> Path:
