@@ -13,7 +13,7 @@ from rankbench.experiment.run import run
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
-from rankbench.reproduce.engine import Spending, spend
+from rankbench.reproduce.engine import BudgetedRun, run_within_budget
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.lines import StoredFit, StoredStudy
 from rankbench.reproduce.schedule import tasks
@@ -115,8 +115,8 @@ def test_what_another_command_has_measured_since_is_not_fitted_again(home, monke
     ran = []
     monkeypatch.setattr("rankbench.reproduce.engine._fit", lambda batch, *rest: ran.extend(task.labels for task in batch))
     measure(next(fit for fit in fits if fit.config.method == "ease"), Evidence(plan.evidence.folder), home, paper_tables(home))
-    spending = Spending(plan.evidence, None, lambda line: None, lambda *sent: None)
-    assert spend(lambda: plan.tasks, spending, home, SimpleNamespace(cpus=1), {}, None)
+    budgeted = BudgetedRun(plan.evidence, None, lambda line: None, lambda *sent: None)
+    assert run_within_budget(lambda: plan.tasks, budgeted, home, SimpleNamespace(cpus=1), {}, None)
     assert ran == ["Popularity"]
 
 

@@ -32,8 +32,8 @@ from rankbench.tracking.record import RunRecord
 @dataclass
 class BudgetedRun:
     """What a call may use and has done. `search_seconds`: the training time of each search. `on_progress(line)` tells the
-    user; `on_records(unit, records, folder, rows)` is called with finished records, their folder, and the rows that each of them
-    serves; `running` are the fits that run.
+    user; `on_records(unit, records, folder, rows)` is called with finished records, their folder, and the rows that each of
+    them serves; `running` are the fits that run.
     """
 
     evidence: Evidence
