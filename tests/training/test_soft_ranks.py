@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import numba
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from rankbench.losses.others import ScoreTable
 from rankbench.training.sampled_scores import SampledScores
@@ -19,14 +19,16 @@ def precision_and_gradients(table, pos, neg, K, tau, delta, together=False):
 
 @settings(deadline=None, max_examples=40)
 @given(
-    st.integers(1, 70),
-    st.integers(1, 25),
-    st.floats(0.02, 1),
-    st.floats(0, 0.95),
-    st.booleans(),
-    st.booleans(),
-    st.integers(0, 2**31),
+    n=st.integers(1, 70),
+    K=st.integers(1, 25),
+    tau=st.floats(0.02, 1),
+    delta=st.floats(0, 0.95),
+    together=st.booleans(),
+    equal=st.booleans(),
+    seed=st.integers(0, 2**31),
 )
+@example(n=1, K=2, tau=1.0, delta=0.5, together=True, equal=False, seed=0)  # the factor c of the second rank is negative
+@example(n=2, K=25, tau=0.5, delta=0.95, together=False, equal=False, seed=0)  # factors of 1e-32
 def test_values_and_gradients_are_those_of_pytorch(n, K, tau, delta, together, equal, seed):
     generator = torch.Generator().manual_seed(seed)
     pos, neg = (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1 for shape in ((5,), (5, n)))
