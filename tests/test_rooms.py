@@ -25,28 +25,33 @@ EDGES = {
     "evaluation": {"core", "data", "fitting"},
     "models": {"core", "fitting", "kernels"},
     "solvers": {"core", "data", "fitting"},
-    "schema": {"core", "data", "evaluation", "tracking"},
-    "reports": {"core", "evaluation", "schema", "tracking"},
+    "judge": {"core", "evaluation"},
+    "schema": {"core", "data", "evaluation", "judge", "tracking"},
+    "reports": {"core", "evaluation", "judge", "schema", "tracking"},
     "training": {"core", "fitting", "kernels", "losses", "models", "solvers"},
     "experiment": {"core", "data", "evaluation", "fitting", "solvers", "tracking", "training"},
     "contracts": {"core", "data", "evaluation", "experiment", "fitting", "losses", "models", "solvers"},
     "studies": {"core", "data", "experiment", "kernels", "losses", "training"},
-    "sweeps": {"cluster", "core", "data", "evaluation", "experiment", "fitting", "schema", "solvers", "tracking", "training"},
+    "sweeps": {
+        "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "schema", "solvers", "tracking",
+        "training",
+    },
     "reproduce": {
-        "cluster", "core", "data", "evaluation", "experiment", "fitting", "ledger", "reports", "schema", "studies", "sweeps",
-        "tracking",
+        "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "ledger", "reports", "schema",
+        "studies", "sweeps", "tracking",
     },
     "leaderboard": {
-        "cluster", "core", "data", "evaluation", "experiment", "fitting", "ledger", "models", "reports", "schema", "tracking",
+        "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "ledger", "models", "reports",
+        "schema", "tracking",
     },
     "views": {"experiment", "schema", "sweeps", "tracking"},
     "api": {
-        "cluster", "core", "data", "evaluation", "experiment", "leaderboard", "reports", "reproduce", "schema", "sweeps",
-        "tracking", "views",
+        "cluster", "core", "data", "evaluation", "experiment", "judge", "leaderboard", "reports", "reproduce", "schema",
+        "sweeps", "tracking", "views",
     },
     "cli": {
-        "api", "cluster", "completion", "contracts", "core", "data", "evaluation", "experiment", "fitting", "leaderboard",
-        "reports", "reproduce", "schema", "studies", "sweeps", "tracking", "training", "views",
+        "api", "cluster", "completion", "contracts", "core", "data", "evaluation", "experiment", "fitting", "judge",
+        "leaderboard", "reports", "reproduce", "schema", "studies", "sweeps", "tracking", "training", "views",
     },
 }  # fmt: skip
 HEAVY = {

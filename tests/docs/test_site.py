@@ -33,7 +33,7 @@ def test_the_page_of_the_api_has_everything_that_the_api_gives(site):
     page = (site / "api.html").read_text(encoding="utf-8")
     for name in rankbench.api.__all__:
         assert f'id="rankbench.api.{name}"' in page or f'id="rankbench.core.errors.{name}"' in page, name
-    for text in ("rankbench.api.Model.recommend_new", "rankbench.evaluation.compare.Comparison", "&lt;function"):
+    for text in ("rankbench.api.Model.recommend_new", "rankbench.judge.compare.Comparison", "&lt;function"):
         assert (text in page) == (text != "&lt;function")
 
 

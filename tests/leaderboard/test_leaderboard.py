@@ -16,7 +16,7 @@ from rankbench.cli import _main
 from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
-from rankbench.evaluation.compare import compare
+from rankbench.judge.compare import compare
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.contest import in_time
 from rankbench.leaderboard.entrants import entrants

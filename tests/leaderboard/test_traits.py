@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import spearmanr
 
-from rankbench.leaderboard.standings import Standings
-from rankbench.leaderboard.traits import correlations, performance_space, traits
+from rankbench.judge.ranking import Standings, performance_space
+from rankbench.leaderboard.traits import correlations, traits
 
 VALUES = np.random.default_rng(1).random((8, 4))
 

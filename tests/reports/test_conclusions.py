@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rankbench.evaluation.compare import compare
+from rankbench.judge.compare import compare
 from rankbench.reports.conclusions import conclude
 from rankbench.reports.report import write_report
-from rankbench.reports.tables import missing_row, row_of
+from rankbench.reports.rows import missing_row, row_of
 
 USERS = np.arange(400)
 RNG = np.random.default_rng(0)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from rankbench.core.config import validate
+from rankbench.judge.printing import listed
 from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, protocol_deviations
-from rankbench.reports.names import listed
 from rankbench.reports.report import sweep_table, write_report
-from rankbench.reports.tables import Row
+from rankbench.reports.rows import Row
 from rankbench.schema.experiment import ExperimentSpec, NotRun
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rankbench.evaluation.compare import compare
+from rankbench.judge.compare import compare
 from rankbench.reports import html as page
 from rankbench.reports.draw import _free_place, _overlap, draw, svg
 from rankbench.reports.figure import COLOURS, DASHES, Label, Marks, Panel, styles
@@ -27,7 +27,8 @@ from rankbench.reports.figures import (
     search_figure,
     searched,
 )  # fmt: skip
-from rankbench.reports.tables import Cell, Row, Table
+from rankbench.reports.rows import Cell, Row
+from rankbench.reports.tables import Table
 from rankbench.views.notebook import drawing
 
 from ..pictures import size_of

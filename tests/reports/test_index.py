@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rankbench.reports.index import Entry, entry, index_page, is_met, write_index
+from rankbench.judge.agreement import Agreement
+from rankbench.reports.index import Entry, entry, index_page, write_index
 from rankbench.reports.page import Link
 from rankbench.reports.report import sweep_table
-from rankbench.reports.tables import Cell
 from rankbench.tracking.record import Measured
 
 OTHER = {"name": "Graph net", "why": "not built here", "published": {"x": {"ndcg@20": 0.9}}}
@@ -25,7 +25,7 @@ OTHER = {"name": "Graph net", "why": "not built here", "published": {"x": {"ndcg
     ],
 )  # fmt: skip
 def test_a_number_is_met_within_three_percent_or_the_interval(mean, half, published, met):
-    assert is_met(Cell(mean, mean - half, mean + half, published)) is met
+    assert (Agreement("ndcg@20", published, mean, mean - half, mean + half).state != "off") is met
 
 
 @pytest.fixture

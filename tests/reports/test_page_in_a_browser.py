@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from browser import CHROMIUM, Browser
 
-from rankbench.evaluation.compare import compare
+from rankbench.judge.compare import compare
 from rankbench.reports.figure import styles
 from rankbench.reports.index import Entry, write_index
 from rankbench.reports.report import write_report

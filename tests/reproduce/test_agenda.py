@@ -10,7 +10,8 @@ from rankbench.api.reproduce import agenda
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.job import Job
 from rankbench.experiment.run import run
-from rankbench.reproduce.agreement import agreements
+from rankbench.judge.agreement import Agreement
+from rankbench.reproduce.agreement import agreements, measurements
 from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.engine import BudgetedRun, run_within_budget
@@ -18,7 +19,6 @@ from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.lines import StoredFit, StoredStudy
 from rankbench.reproduce.schedule import tasks
 from rankbench.reproduce.simulations import SIMULATIONS, simulate
-from rankbench.reproduce.standing import CellStanding, standings
 from rankbench.reproduce.wanted import metrics_for, rows_of, wanted_fits
 from rankbench.tracking.record import write_record
 
@@ -131,7 +131,7 @@ def test_a_measured_fit_is_not_wanted_again(home):
     metrics = {"synthetic": metrics_for("synthetic", tables)}
     left = tasks(rows, [], Evidence(evidence.folder), home, metrics, 2)
     assert [task.stage for task in left] == ["printed", "search", "search"] and left[0].labels == "Popularity"
-    found = [each for each in standings(rows[0], evidence)]
+    found = [each for each in measurements(rows[0], evidence)]
     assert [each.origin for each in found] == ["printed", "as published"]
     assert {cell.metric for cell in found[0].cells} == {"recall@20", "ndcg@20"}
 
@@ -169,7 +169,7 @@ arms: [{name: Popularity, method: popularity, published: {synthetic: {auc: 0.7}}
     (row,) = rows_of([table for table in tables if table.name == "toy/3"])
     (fit,) = wanted_fits([row], evidence)
     measure(fit, evidence, home, tables)
-    (standing,) = standings(row, evidence)
+    (standing,) = measurements(row, evidence)
     assert [(cell.metric, cell.published) for cell in standing.cells] == [("auc", 0.7)] and 0.5 < standing.cells[0].mean < 1
 
 
@@ -221,12 +221,12 @@ def test_cells_are_counted_with_those_that_cannot_be_measured(home):
     ],
 )
 def test_a_cell_is_judged_by_its_interval_and_its_distance(mean, low, high, state):
-    assert CellStanding("recall@20", 0.2, mean, low, high).state == state
+    assert Agreement("recall@20", 0.2, mean, low, high).state == state
 
 
 @pytest.mark.parametrize(("published", "mean"), [(0.05, 0.0505), (0.2, 0.202), (0.1, 0.101), (0.3, 0.303)])
 def test_one_per_cent_is_within_one_per_cent_whatever_the_last_digits_round_to(published, mean):
-    assert CellStanding("recall@20", published, mean, None, None).state == "within 1 %"
+    assert Agreement("recall@20", published, mean, None, None).state == "within 1 %"
 
 
 @pytest.mark.parametrize("published", [(0.5, 0.3, 0.1), (0.1, 0.3, 0.5), (0.3, 0.5, 0.1)])
@@ -235,7 +235,7 @@ def test_the_order_of_rows_is_compared(measured, published):
     table, evidence = measured
     rows = [replace(row, arm=row.arm.model_copy(update={"published": {"synthetic": {"recall@20": value}}}))
             for row, value in zip(rows_of([table]), published, strict=True)]  # fmt: skip
-    means = [standings(row, evidence)[0].cells[0].mean for row in rows]
+    means = [measurements(row, evidence)[0].cells[0].mean for row in rows]
     signs = [np.sign(published[i] - published[j]) * np.sign(means[i] - means[j]) for i in range(3) for j in range(i)]
     (found,) = agreements(rows, evidence)
     assert (found.metric, found.rows, found.tau) == ("recall@20", 3, pytest.approx(sum(signs) / 3))

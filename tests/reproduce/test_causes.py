@@ -7,8 +7,7 @@ import pytest
 from rankbench.cli import _main
 from rankbench.core.errors import ConfigError
 from rankbench.reproduce.catalogue import paper_tables
-from rankbench.reproduce.causes import by_cause, off_cells
-from rankbench.reproduce.counts import counts
+from rankbench.reproduce.counts import by_cause, counts, off_cells
 from rankbench.reproduce.evidence import Evidence, used_params
 from rankbench.reproduce.lines import StoredFit
 from rankbench.reproduce.pages import write_pages

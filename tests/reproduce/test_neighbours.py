@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rankbench.evaluation.compare import compare
+from rankbench.judge.compare import compare
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import StoredFit
 from rankbench.reproduce.neighbours import check_neighbours

@@ -11,13 +11,13 @@ from mlflow.tracking import MlflowClient
 
 from rankbench.api.reproduce import agenda
 from rankbench.ledger.claims import Claims
+from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.engine import claims_folder
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import StoredClaim, StoredFit, StoredSearch
 from rankbench.reproduce.pages import write_pages
-from rankbench.reproduce.standing import standings
 from rankbench.reproduce.wanted import rows_of
 from rankbench.tracking.record import read_record
 
@@ -81,7 +81,7 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     (search,) = [each for each in evidence.lines(StoredSearch, "synthetic") if each.method == "ease"]
     # The best of 1, 10 and 100 is 100 or beyond, and the range was continued until the best value lay inside it.
     assert search.draws == 3 and search.beyond > 0 and search.chosen["lam"] >= 100
-    rows = {row.arm.label: standings(row, evidence) for row in rows_of(tables[:1])}
+    rows = {row.arm.label: measurements(row, evidence) for row in rows_of(tables[:1])}
     assert [each.origin for each in rows["EDLAE"]] == ["chosen"]
     # The setting that was found on test is no measurement of the table.
     every = counts(tables, {"toy/1"}, evidence, home)["toy/1"]

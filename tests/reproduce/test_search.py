@@ -8,10 +8,10 @@ from rankbench.api.reproduce import agenda
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.run import run
+from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.search import search
-from rankbench.reproduce.standing import standings
 from rankbench.reproduce.wanted import metrics_for, rows_of
 
 
@@ -54,7 +54,7 @@ def test_a_setting_that_was_found_on_test_is_marked_and_is_not_the_chosen_one(ea
     assert ease.setting("chosen", evidence) is None
     assert ease.setting("as published", evidence).flat["lam"] == line.chosen["lam"]
     stages = [task.stage for task in agenda(["toy/1"], home).tasks if task.labels == "EASE"]
-    assert "search" in stages and "search on test" not in stages and not standings(ease, evidence)
+    assert "search" in stages and "search on test" not in stages and not measurements(ease, evidence)
 
 
 def test_on_validation_the_test_part_is_not_read(ease, home):

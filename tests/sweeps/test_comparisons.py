@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from rankbench.core.errors import DataError
-from rankbench.evaluation.compare import FEW, compare
+from rankbench.judge.compare import FEW, compare
 from rankbench.schema.stored_sweep import ComparisonsFile
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, per_user_table, write_record

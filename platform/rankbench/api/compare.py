@@ -12,10 +12,10 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import require, shown
 from rankbench.core.plain import whole_number
 from rankbench.core.registry import nearest
-from rankbench.evaluation.compare import compare as compare_values
 from rankbench.evaluation.metrics import metric_set
 from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
 from rankbench.experiment.fitted_model import Evaluation, Model
+from rankbench.judge.compare import compare as compare_values
 
 
 def compare(
@@ -30,7 +30,7 @@ def compare(
 
     Models are measured on test; evaluations are used as they are, and must be of the same data. Names are the keys of the
     mapping, otherwise the methods, or positions from 1 for evaluations without a method. Returns one row per pair, with the
-    fields of `evaluation.compare.Comparison` and its `verdict`.
+    fields of `judge.compare.Comparison` and its `verdict`.
 
     Raises ConfigError for fewer than two models, an unknown baseline or metric, or models of different data.
     """

@@ -15,9 +15,8 @@ from rankbench.core.files import make_folder
 from rankbench.core.registry import nearest
 from rankbench.reports.draw import draw
 from rankbench.reports.figures import final_figure
-from rankbench.reports.frame import frame_of
 from rankbench.reports.report import sweep_table, write_report
-from rankbench.reports.tables import Table, columns
+from rankbench.reports.tables import Table, columns, frame_of
 from rankbench.schema.stored_sweep import StoredSweep
 from rankbench.sweeps.sweep import comparisons
 
@@ -39,7 +38,7 @@ class Results:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per dataset and model, as of `reports.frame.frame_of`: for each metric the mean over users, `low` and `high`
+        """One row per dataset and model, as of `reports.tables.frame_of`: for each metric the mean over users, `low` and `high`
         of the 95 % interval, `tied`, and `published` if a paper reports a number; then the setting, seconds and memory.
         """
         return frame_of(self._table)
@@ -51,7 +50,7 @@ class Results:
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
-        """Paired tests of every model against the best of its dataset in each metric, as of `evaluation.compare.Comparison`."""
+        """Paired tests of every model against the best of its dataset in each metric, as of `judge.compare.Comparison`."""
         pairs = self._table.differences
         return pd.DataFrame([asdict(pair) | {"verdict": pair.verdict} for pair in pairs]).drop(
             columns="by_split", errors="ignore"

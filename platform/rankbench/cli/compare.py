@@ -36,8 +36,8 @@ def compare(
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.registry import nearest
-    from rankbench.evaluation.compare import compare as compare_values
     from rankbench.evaluation.user_tables import metrics_of, values_of
+    from rankbench.judge.compare import compare as compare_values
     from rankbench.reports.tables import difference_columns
     from rankbench.tracking.record import read_per_user, read_record
 
@@ -139,7 +139,7 @@ def _labels(records: Sequence[RunRecord]) -> list[str]:
 
     Parameters that have their defaults in all runs of a method are left out.
     """
-    from rankbench.reports.tables import setting_text
+    from rankbench.judge.printing import setting_text
 
     parts = {record.fit_on for record in records}
     names = []

@@ -82,7 +82,7 @@ def fit(
     from rankbench.experiment.fitted_model import PARTS
     from rankbench.experiment.job import configure
     from rankbench.experiment.working_folders import remove, working_folders
-    from rankbench.reports.tables import setting_text
+    from rankbench.judge.printing import setting_text
 
     require_both(dry_run, nodes)
     require(dtype in (None, "float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")

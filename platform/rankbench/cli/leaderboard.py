@@ -13,7 +13,7 @@ from rankbench.cli.console import Json, clock, epilog, err, out, phase_progress,
 from rankbench.cli.run_by_default import RunByDefault
 
 if TYPE_CHECKING:
-    from rankbench.leaderboard.bayes import Probabilities
+    from rankbench.judge.ranking import Probabilities
     from rankbench.leaderboard.board import Board
     from rankbench.leaderboard.contest import Entry
     from rankbench.leaderboard.results import Result
@@ -227,7 +227,7 @@ def page(
 
 
 def _show_board(found: Board, rope: float | None) -> None:
-    from rankbench.leaderboard.bayes import against_first
+    from rankbench.judge.ranking import against_first
 
     standings = found.standings
     probable = against_first(standings, rope) if rope else {}

@@ -47,10 +47,9 @@ def report(
     from rankbench.core.files import require_writable
     from rankbench.core.registry import nearest
     from rankbench.evaluation.metrics import metric_set
-    from rankbench.reports.formats import render
     from rankbench.reports.html import html
     from rankbench.reports.report import links_of, report_page, sweep_table, write_report
-    from rankbench.reports.tables import as_json
+    from rankbench.reports.tables import as_json, render
     from rankbench.schema.find import find
     from rankbench.sweeps.sweep import comparisons
     from rankbench.tracking.links import RunLinks

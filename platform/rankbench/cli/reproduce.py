@@ -169,10 +169,10 @@ def status(tables: Tables = None, store: Store = None, skip_bad: SkipBad = False
     from rankbench.api.reproduce import all_names, evidence_folder
     from rankbench.core.environment import Environment
     from rankbench.reproduce.catalogue import paper_tables, selected_names
-    from rankbench.reproduce.causes import MEANING, by_cause, off_cells
+    from rankbench.reproduce.counts import MEANING, by_cause, off_cells
     from rankbench.reproduce.counts import counts as count_cells
     from rankbench.reproduce.evidence import Evidence
-    from rankbench.reproduce.results import share
+    from rankbench.reproduce.results import count_columns
 
     environment = Environment.from_env()
     with skipping(skip_bad) as skipped:
@@ -186,13 +186,7 @@ def status(tables: Tables = None, store: Store = None, skip_bad: SkipBad = False
         by_table = {name: asdict(each) for name, each in counts.items()}
         print_json({"evidence": str(evidence.folder), "tables": by_table, "off": causes})
         return
-    header = ["table", "published", "data here", "measured", "in the interval", "within 1 %", "within 3 %", "found on test"]
-    body = []
-    for name, each in counts.items():
-        shares = [share(number, each.measured) for number in (each.in_interval, each.within_1, each.within_3)]
-        numbers = [str(each.published), str(each.data_here), str(each.measured)]
-        body.append([name, *numbers, *shares, str(each.on_test) if each.on_test else ""])
-    print_table(header, body)
+    print_table(*count_columns("table", counts))
     out.print(COUNTED, style="dim")
     if off:
         out.print()
@@ -253,8 +247,8 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
 
 def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
     """Print the selected tables with what is measured so far."""
+    from rankbench.reproduce.agreement import measurements
     from rankbench.reproduce.results import MARKED, as_json, cost_columns, study_columns, table_columns
-    from rankbench.reproduce.standing import standings
     from rankbench.reproduce.wanted import MEANING, ORIGINS
 
     if json:
@@ -275,7 +269,7 @@ def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
             for origin in (each for each in ORIGINS if each in origins):
                 out.print(f"{origin}: {MEANING[origin]}", style="dim")
             for row in own:
-                if row.arm.account and standings(row, plan.evidence):
+                if row.arm.account and measurements(row, plan.evidence):
                     out.print(f"{row.arm.label}: {row.arm.account}", style="dim")
     for study, dataset in plan.studies:
         out.print(f"\n{study.table} on {dataset}, {study.unit}", style="bold")

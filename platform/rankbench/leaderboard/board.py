@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rankbench.evaluation.compare import LEVEL, p_text
-from rankbench.leaderboard.bayes import against_first
+import numpy as np
+
+from rankbench.judge.compare import LEVEL
+from rankbench.judge.printing import p_text
+from rankbench.judge.ranking import Jackknife, Standings, against_first, agreement, jackknife
 from rankbench.leaderboard.results import Result
-from rankbench.leaderboard.stability import Jackknife, agreement, jackknife
-from rankbench.leaderboard.standings import Standings, standings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,6 +196,30 @@ class Board:
             "datasets_apart": self.datasets_apart,
             "notes": list(self.notes),
         }
+
+
+def standings(results: Iterable[Result], metric: str) -> Standings:
+    """The standings of entries with one budget.
+
+    The table has no gaps. A dataset is left out if fewer than half as many methods were run on it as on another one, because
+    most cannot be measured there, or if none has a result. Of the methods, those are left out that were not run on all datasets
+    that remain. An entry that was measured without this metric counts as not run.
+    """
+    table: dict[str, dict[str, float]] = {}
+    for each in results:
+        unknown = each.finished and metric not in each.metrics
+        if each.status != "not applicable" and not unknown:
+            table.setdefault(each.dataset, {})[each.entrant] = each.metrics[metric][0] if each.finished else math.nan
+    most = max(map(len, table.values()), default=0)
+    table = {
+        name: row for name, row in sorted(table.items()) if 2 * len(row) >= most and not all(map(math.isnan, row.values()))
+    }
+    everywhere = set.intersection(*(set(row) for row in table.values())) if table else set()
+    methods = tuple(sorted(everywhere))
+    # Those with a result may be methods that are left out.
+    table = {name: row for name, row in table.items() if not methods or not all(math.isnan(row[method]) for method in methods)}
+    values = np.array([[row[method] for method in methods] for row in table.values()]).reshape(len(table), len(methods))
+    return Standings(tuple(table), methods, values)
 
 
 def _first_of(names: list[str], shown: int = 5) -> str:

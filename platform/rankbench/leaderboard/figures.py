@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbench.leaderboard.standings import Standings
-from rankbench.leaderboard.traits import performance_space
+from rankbench.judge.ranking import Standings, performance_space
 from rankbench.reports.figure import Figure, Label, Marks, Panel, short, spans, styles
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ import numpy as np
 
 from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
+from rankbench.judge.ranking import Standings
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.figures import critical_differences, quality_by_budget, shares_of_best, space_of_datasets
 from rankbench.leaderboard.results import Result, Results
-from rankbench.leaderboard.standings import Standings
 from rankbench.leaderboard.ties import TESTED, ties
 from rankbench.leaderboard.traits import correlations
 from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State, Text

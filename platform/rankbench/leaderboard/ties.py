@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from rankbench.evaluation.compare import compare
+from rankbench.judge.compare import compare
 from rankbench.leaderboard.results import Result, Results, Ties
 
 TESTED = 10  # methods of a dataset that are compared: each further one needs more resamples for all pairs

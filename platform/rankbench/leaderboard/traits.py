@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.evaluation.beyond import gini_of
-from rankbench.leaderboard.standings import Standings
+from rankbench.judge.ranking import Standings
 
 LEAST = 5  # datasets below which a correlation says nothing
 
@@ -47,19 +47,3 @@ def correlations(board: Standings, of_dataset: Mapping[str, Mapping[str, float]]
         with np.errstate(divide="ignore", invalid="ignore"):
             result[trait] = (a @ b) / np.sqrt((a @ a) * (b * b).sum(axis=0))
     return result
-
-
-def performance_space(board: Standings) -> tuple[np.ndarray, np.ndarray] | None:
-    """The datasets as points (n_datasets, 2) in the space that their ranks span, and the shares (2,) of its variance.
-
-    Datasets on which the same methods do well lie close together (Algorithm Performance Spaces, Beel et al., RecSys 2024). None
-    for fewer than three datasets or methods.
-    """
-    if min(board.ranks.shape) < 3:
-        return None
-    centred = board.ranks - board.mean_ranks
-    U, s, Vt = np.linalg.svd(centred, full_matrices=False)
-    if s[0] < 1e-12:
-        return None
-    signs = np.sign(Vt[:2, np.abs(Vt[:2]).argmax(axis=1)].diagonal())  # so that equal data give equal signs
-    return U[:, :2] * s[:2] * signs, s[:2] ** 2 / (s @ s)

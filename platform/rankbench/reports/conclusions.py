@@ -1,6 +1,6 @@
 """Say in a sentence per dataset what its paired tests show, and in one more what they show over all datasets.
 
-The tests are those of evaluation/compare.py, over users and corrected by Holm's method for all pairs of models. A model leads
+The tests are those of judge/compare.py, over users and corrected by Holm's method for all pairs of models. A model leads
 if it has the best mean; a model whose difference from it is not significant by both tests cannot be told from it.
 """
 
@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from rankbench.evaluation.compare import Comparison
 from rankbench.evaluation.metrics import better_if_larger
-
-if TYPE_CHECKING:
-    from rankbench.reports.tables import Row
-
-MANY = 5  # most names that a sentence lists
+from rankbench.judge.compare import Comparison
+from rankbench.judge.printing import MANY, in_words
+from rankbench.reports.rows import Row
 
 
 @dataclass(frozen=True)
@@ -118,12 +114,12 @@ def _verdict(
     metric, mean = pairs[0].metric, pairs[0].mean_against
     parts = [f"{leader} leads in {metric} ({mean:.4f})"]
     if identical:
-        parts.append(f"{listed(identical)} {_verb(identical, 'has', 'have')} the same value for every user")
+        parts.append(f"{in_words(identical)} {_verb(identical, 'has', 'have')} the same value for every user")
     if tied:
-        parts.append(f"{listed(tied)} cannot be told from it")
+        parts.append(f"{in_words(tied)} cannot be told from it")
     if behind:
         best = max((pair for pair in pairs if pair.model in behind), key=lambda pair: pair.difference)
-        others = "every other model is" if not tied and not identical else f"{listed(behind)} {_verb(behind, 'is', 'are')}"
+        others = "every other model is" if not tied and not identical else f"{in_words(behind)} {_verb(behind, 'is', 'are')}"
         if len(pairs) == 1:
             others = f"{best.model} is"
         nearest = "" if best.relative_percent is None else _percent(-best.relative_percent)
@@ -171,7 +167,7 @@ def _summary(compared: Sequence[Conclusion], rows: Sequence[Row]) -> str:
         start += f" ({stand_ins} of them stand-ins)"
     if everywhere:
         verb = _verb(everywhere, "leads", "lead")
-        return f"{start}, {listed(everywhere)} {verb} or cannot be told from the leader on each."
+        return f"{start}, {in_words(everywhere)} {verb} or cannot be told from the leader on each."
     first, *others = [f"on {leading[arm]} of {measured[arm]}" for arm in order[:MANY]]
     shares = [f"{order[0]} leads or cannot be told from the leader {first}"]
     shares += [f"{arm} {share}" for arm, share in zip(order[1:], others, strict=False)]
@@ -192,15 +188,9 @@ def _caveats(compared: Sequence[Conclusion], rows: Sequence[Row]) -> list[str]:
     if not once:
         return [f"{tests}; a user's value is the mean over seeds and splits."]
     arms = list(dict.fromkeys(row.arm for row in once))
-    who = "every model was" if len(once) == len(measured) else f"{listed(arms)} {_verb(arms, 'was', 'were')}"
+    who = "every model was" if len(once) == len(measured) else f"{in_words(arms)} {_verb(arms, 'was', 'were')}"
     unsure = "" if all(row.seeded for row in once) else ", where a method uses them,"
     return [f"{tests}; {who} run once, so differences between seeds{unsure} are not in the tests."]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as part of a sentence: all of them, or the first few and the number of the others."""
-    shown = list(names) if len(names) <= MANY else [*names[: MANY - 1], f"{len(names) - MANY + 1} other models"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _percent(value: float) -> str:

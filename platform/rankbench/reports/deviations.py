@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rankbench.core.data_notes import data_notes
-from rankbench.reports.names import listed
-from rankbench.reports.tables import Row
+from rankbench.judge.printing import listed
+from rankbench.reports.rows import Row
 from rankbench.schema.experiment import ExperimentSpec, NotRun
 from rankbench.tracking.record import DatasetInfo, RunRecord, about_cold_users
 

@@ -202,7 +202,7 @@ def _ticks(axis: Axes, panel: Panel) -> None:
         if panel.small and sum(map(len, panel.columns)) > 22:
             axis.tick_params(axis="x", rotation=45)
     elif not panel.log_x:
-        axis.locator_params(axis="x", nbins=4 if panel.small or panel.rows else 6)
+        axis.locator_params(axis="x", nbins=8 if panel.dense else 4 if panel.small or panel.rows else 6)
     if panel.percent:
         axis.xaxis.set_major_formatter(lambda value, position: f"{100 * value:+.0f} %")
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rankbench.evaluation.compare import Comparison, p_text
+from rankbench.judge.compare import Comparison
+from rankbench.judge.printing import difference, interval, number, p_text, parts, setting_text
 from rankbench.reports.figure import (
     COLOURS,
     GREY,
@@ -26,7 +27,8 @@ from rankbench.reports.figure import (
     spans,
     styles,
 )
-from rankbench.reports.tables import Row, Table, setting_text
+from rankbench.reports.rows import Row
+from rankbench.reports.tables import Table
 from rankbench.tracking.record import RunRecord
 
 SHORTEST = 0.01  # seconds; shorter fits are drawn here, since a logarithmic axis has no 0
@@ -51,11 +53,11 @@ def final_figure(table: Table, metric: str, name: str = "final") -> Figure | Non
             marks.append(Marks([*published.values()], [*published], diamond, tips=tips, name="published", size=8, hollow=True))
         for y, row in enumerate(rows):
             if cell := row.cells.get(metric):
-                interval = [] if cell.low is None or cell.high is None else [cell.low, cell.high]
-                tip = f"{row.arm}\n{metric}: {cell.mean:.4f}"
-                tip += f"\n95 %: {cell.low:.4f} – {cell.high:.4f}" if interval else ""
-                tip += "" if cell.published is None else f"\npublished: {cell.published:.4f}"
-                marks += _interval(table.styles[row.arm], row.arm, y, cell.mean, interval, f"{tip}\n{_setting(row)}".rstrip())
+                bounds = [] if cell.low is None or cell.high is None else [cell.low, cell.high]
+                tip = f"{row.arm}\n{metric}: {number(cell.mean)}"
+                tip += f"\n95 %: {interval(cell.low, cell.high)}" if bounds else ""
+                tip += "" if cell.published is None else f"\npublished: {number(cell.published)}"
+                marks += _interval(table.styles[row.arm], row.arm, y, cell.mean, bounds, f"{tip}\n{row.setting}".rstrip())
         labels = [row.arm for row in rows]
         panels.append(Panel(dataset, f"{metric} on test", marks=marks, size=(5.5, height(len(rows))), rows=labels, grid="x"))
     caption = "Each model on test with its 95 % interval, and the published number (hollow diamond) if there is one."
@@ -137,7 +139,7 @@ def pareto_figure(table: Table, metric: str) -> Figure | None:
         marks = [Marks(*steps, size=0, width=1, steps=True, name="front")]
         for row in rows:
             x, y = fit_seconds(row), row.cells[metric].mean
-            tip = f"{row.arm}\n{metric}: {y:.4f}\nfit: {x:.2f} s, {row.peak_memory_gb:.1f} GB\n{_setting(row)}".rstrip()
+            tip = f"{row.arm}\n{metric}: {y:.4f}\nfit: {x:.2f} s, {row.peak_memory_gb:.1f} GB\n{row.setting}".rstrip()
             size, edge = _size(row.peak_memory_gb, largest), INK if row in best else ""
             marks.append(Marks([x], [y], table.styles[row.arm], row.arm, [tip], size=size, edge=edge))
         amounts = sorted({_rounded(largest / 4), _rounded(largest)})
@@ -218,10 +220,10 @@ def data_figure(name: str, curves: dict[str, np.ndarray]) -> Figure:
 
 
 def _interval(
-    style: Style, arm: str, y: float, mean: float, interval: Sequence[float], tip: str, hollow: bool = False
+    style: Style, arm: str, y: float, mean: float, bounds: Sequence[float], tip: str, hollow: bool = False
 ) -> list[Marks]:
     """Return the marks of a mean in a row of a panel: its interval, if there is one, and a point."""
-    line = [Marks(interval, [y, y], style, arm, size=0, width=1.6)] if interval else []
+    line = [Marks(bounds, [y, y], style, arm, size=0, width=1.6)] if bounds else []
     return [*line, Marks([mean], [y], style, arm, [tip], hollow=hollow)]
 
 
@@ -294,10 +296,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
 
 
-def _setting(row: Row) -> str:
-    return setting_text({name: value for name, value in row.params.items() if name in row.stated})
-
-
 def _size(gb: float, largest: float) -> float:
     """Return the diameter of a point, whose area grows with the memory, at most 80 points squared and at least 10."""
     return math.sqrt(max(10.0, 80.0 * gb / largest))
@@ -308,9 +306,8 @@ def _rounded(gb: float) -> float:
 
 
 def _about(pair: Comparison) -> str:
-    shares = " / ".join(f"{100 * share:.0f}" for share in (pair.better, pair.equal, pair.worse))
     return (
-        f"{pair.model}: {pair.verdict}\ndifference: {pair.difference:+.4f} ({pair.low:+.4f} – {pair.high:+.4f})\n"
+        f"{pair.model}: {pair.verdict}\ndifference: {difference(pair.difference)} ({interval(pair.low, pair.high, '+.4f')})\n"
         f"p (Holm): Wilcoxon {p_text(pair.p_wilcoxon_holm)}, bootstrap {p_text(pair.p_bootstrap_holm)}\n"
-        f"users better / equal / worse: {shares} %"
+        f"users better / equal / worse: {parts((pair.better, pair.equal, pair.worse))}"
     )

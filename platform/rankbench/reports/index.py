@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from rankbench.core.files import write_json, write_text
-from rankbench.reports.html import html
-from rankbench.reports.markdown import markdown
-from rankbench.reports.page import Grid, Link, Page, Section, State, Text
+from rankbench.core.files import write_json
+from rankbench.judge.agreement import Agreement
+from rankbench.reports.page import Grid, Page, Section, State, Text
+from rankbench.reports.rows import Row
+from rankbench.reports.site import Site, link, page_kind
 from rankbench.reports.sweep_page import table_or_figure
-from rankbench.reports.tables import Cell, Row, Table
+from rankbench.reports.tables import Table
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import ChosenFile, NotAvailable, SweepFile
 
-NEAR = 0.03  # relative to the published number
 STATES = ("reproduced", "partly", "differs", "measured", "not run", "unreadable")
 
-RULE = f"""\
+RULE = """\
 `rows`: measured rows, of all in the experiment file. `met`: published numbers that are met, of those that could be compared. A
-published number is met if it lies in the 95 % interval of the measured mean, or if the difference is at most {100 * NEAR:g} %
+published number is met if it lies in the 95 % interval of the measured mean, or if the difference is at most 3 %
 of it. `reproduced`: every published number of the table is met. `partly`: every measured one is met, but some rows or datasets
 were not run, or their data were not available. `differs`: at least one measured number is not met. `measured`: there is no
 published number for the same data. `not run`: there is no finished sweep. If a paper does not say which recall it means, the
@@ -56,10 +56,9 @@ def entry(experiment: ExperimentSpec, file: Path, table: Table, about: SweepFile
 
     `experiment` is the content of the file, which may have more arms and datasets than the sweep described in `about`.
     """
-    judged = [(row, metric, cell) for row in table.rows for metric, cell in _judged(row, table.stand_ins)]
-    met = sum(is_met(cell) for _, _, cell in judged)
-    by_size = sorted(judged, key=lambda each: abs(_percent(each[2])))
-    worst = by_size[-1] if by_size else None
+    judged = [(row, each) for row in table.rows for each in _judged(row, table.stand_ins)]
+    met = sum(each.state != "off" for _, each in judged)
+    row, worst = max(judged[::-1], key=lambda each: abs(_percent(each[1])), default=(None, None))
     published = experiment.published
     measured = sum(not row.missing for row in table.rows)
     return Entry(
@@ -73,9 +72,9 @@ def entry(experiment: ExperimentSpec, file: Path, table: Table, about: SweepFile
         measured + len(_not_measured(experiment, table)),
         met,
         len(judged),
-        worst[2].delta if worst else None,
-        _percent(worst[2]) if worst else None,
-        f"{worst[0].arm} on {worst[0].dataset}, {worst[1]}" if worst else "",
+        worst.difference if worst else None,
+        _percent(worst) if worst else None,
+        f"{row.arm} on {row.dataset}, {worst.metric}" if row and worst else "",
         about.id if chosen else None,
         not_available=table.not_available,
     )
@@ -86,24 +85,16 @@ def unreadable(file: Path, why: str) -> Entry:
     return Entry(file.stem, file.name, "", "", "unreadable", why=why)
 
 
-def is_met(cell: Cell) -> bool:
-    """Whether the measured mean agrees with the published number by RULE."""
-    if cell.published is None or cell.delta is None:
-        return False
-    inside = cell.low is not None and cell.high is not None and cell.low <= cell.published <= cell.high
-    return inside or abs(cell.delta) <= NEAR * abs(cell.published)
-
-
 def write_index(folder: Path, entries: Sequence[Entry]) -> list[Path]:
     """Write index.html, index.md and index.json into `folder`, beside the folders of the reports. Returns their paths."""
-    page = index_page(entries)
-    texts = {"index.html": html(page), "index.md": markdown(page)}
-    files = [write_text(folder / name, text) for name, text in texts.items()]
+    site = Site(folder, ("html", "md"))
+    site.add("sweeps", "index", entries)
     counts = {state: sum(each.state == state for each in entries) for state in STATES}
     content = {"rule": " ".join(RULE.split()), "states": counts, "experiments": [asdict(each) for each in entries]}
-    return [*files, write_json(folder / "index.json", content)]
+    return [*site.files, write_json(folder / "index.json", content)]
 
 
+@page_kind("sweeps")
 def index_page(entries: Sequence[Entry]) -> Page:
     """Return the page with one table of all experiments, those with published results first."""
     lacking = any(each.not_available for each in entries)
@@ -122,7 +113,7 @@ def index_page(entries: Sequence[Entry]) -> Page:
 
 def _line(each: Entry, lacking: bool) -> Iterator[str]:
     readable = each.state != "unreadable"
-    yield Link(each.name, f"{each.name}/report") if readable else each.name
+    yield link("sweep", f"{each.name}/report", each.name) if readable else each.name
     yield State(each.state)
     yield each.paper
     yield f"{each.rows_measured} of {each.rows}" if readable else ""
@@ -161,22 +152,22 @@ def _not_measured(experiment: ExperimentSpec, table: Table) -> set[tuple[str, st
     return (arms | others) - measured
 
 
-def _judged(row: Row, stand_ins: Sequence[str]) -> Iterator[tuple[str, Cell]]:
-    """Yield the measured cells with a published number for the same data, one for each number in the paper."""
+def _judged(row: Row, stand_ins: Sequence[str]) -> Iterator[Agreement]:
+    """Yield the agreements of a row with the numbers published for the same data, one for each number in the paper."""
     if row.dataset in stand_ins:
         return
-    cells = {metric: cell for metric, cell in row.cells.items() if cell.published is not None}
-    for metric, cell in cells.items():
+    found = {metric: near for metric, cell in row.cells.items() if (near := cell.agreement(metric))}
+    for metric, near in found.items():
         twin = metric.replace("recall@", "recall_capped@") if metric.startswith("recall@") else metric.replace("_capped@", "@")
-        other = cells.get(twin) if metric.startswith("recall") else None
+        other = found.get(twin) if metric.startswith("recall") else None
         # If one published number is beside both recalls, because the paper does not say which it means, the nearer one counts.
-        if other is None or other.published != cell.published or _distance(metric, cell) <= _distance(twin, other):
-            yield metric, cell
+        if other is None or other.published != near.published or _distance(near) <= _distance(other):
+            yield near
 
 
-def _distance(metric: str, cell: Cell) -> tuple[float, bool]:
-    return abs(cell.delta or 0.0), metric.startswith("recall_capped@")
+def _distance(near: Agreement) -> tuple[float, bool]:
+    return abs(near.difference), near.metric.startswith("recall_capped@")
 
 
-def _percent(cell: Cell) -> float:
-    return 100 * cell.delta / cell.published if cell.delta and cell.published else 0.0
+def _percent(near: Agreement) -> float:
+    return 100 * near.difference / near.published if near.published else 0.0

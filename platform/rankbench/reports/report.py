@@ -10,19 +10,20 @@ from pathlib import Path
 from rankbench.core.environment import Environment
 from rankbench.core.files import write_text
 from rankbench.core.markdown import without_tags
+from rankbench.judge.printing import MANY, setting_text
 from rankbench.reports.budget import spent
 from rankbench.reports.conclusions import conclude, deciding_metric
 from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, run_deviations, stand_ins
 from rankbench.reports.figure import Figure, styles
 from rankbench.reports.figures import convergence_figure, differences_figure, final_figure, pareto_figure, search_figure
-from rankbench.reports.formats import render
 from rankbench.reports.page import Page
 from rankbench.reports.repeat import row_command, sweep_command
+from rankbench.reports.rows import Row, missing_row, row_of
 from rankbench.reports.site import Site, page_kind
 from rankbench.reports.sweep_page import sweep_page
-from rankbench.reports.tables import Row, Table, missing_row, pairs_note, row_of, setting_text
+from rankbench.reports.tables import Table, pairs_note, render
 from rankbench.reports.targets import time_to_target
-from rankbench.reports.tuning import MANY, at_the_end, ends_sentence, untuned
+from rankbench.reports.tuning import at_the_end, ends_sentence, untuned
 from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, StoredSweep, SweepFile
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.links import RunLinks, run_links

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from rankbench.reports.budget import budget_columns, duration, seconds_between
 from rankbench.reports.figure import Figure
 from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Page, Second, Section, Text
-from rankbench.reports.tables import Row, Table, columns, difference_columns, pairs_note
+from rankbench.reports.rows import Row
+from rankbench.reports.tables import Table, columns, difference_columns, pairs_note
 from rankbench.reports.targets import target_columns
 from rankbench.schema.experiment import Published
 from rankbench.schema.stored_sweep import ChosenFile, SweepFile

@@ -1,75 +1,35 @@
-"""The table of a sweep: one row per arm and dataset, with interval, published number and difference."""
+"""The table of a sweep: one row per arm and dataset, as text in several formats, and for programs as a DataFrame."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from statistics import fmean, stdev
 from typing import Any
 
-from rankbench.evaluation.compare import LEVEL, Comparison, p_text
+import pandas as pd
+from tabulate import tabulate
+
+from rankbench.core.spreadsheet import inert
 from rankbench.evaluation.metrics import better_if_larger
+from rankbench.judge.compare import LEVEL, Comparison
+from rankbench.judge.printing import difference, interval, number, p_text, parts, setting_text
+from rankbench.reports import markdown
 from rankbench.reports.budget import Spent
 from rankbench.reports.conclusions import Conclusions
 from rankbench.reports.figure import Style, styles
-from rankbench.reports.page import State
+from rankbench.reports.page import Best, Second, State
+from rankbench.reports.rows import Row
 from rankbench.reports.targets import Reached
-from rankbench.schema.stored_sweep import NotAvailable, PooledMean
+from rankbench.schema.stored_sweep import NotAvailable
 from rankbench.tracking.links import RunLinks
-from rankbench.tracking.record import RunRecord
 
 MANY = 5  # minimum number of rows for which a shared parameter is printed once
 TIED = (
     f"† not distinguishable from the best of its dataset in this metric at {LEVEL}: paired tests over users, corrected by "
     "Holm's method for all pairs of models"
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A measured mean with its 95 % interval over users, and the published number if there is one. `std`: standard deviation
-    over several runs.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-    published: float | None = None
-    std: float | None = None
-
-    @property
-    def delta(self) -> float | None:
-        return None if self.published is None else self.mean - self.published
-
-
-@dataclass(frozen=True)
-class Row:
-    """One arm on one dataset. Seconds are means over its runs, memory is the maximum.
-
-    `stated`: parameters that the experiment gives or searches; all others have their defaults. `published`: metric → published
-    number. `missing`: "not run", "failed" or "not available: ..." for a row without measured cells. `runs`: ids of its records.
-    `command`: repeats its first run; empty if one command cannot. `seeded`: whether the seed changes the model; None if that
-    is not known.
-    """
-
-    dataset: str
-    arm: str
-    method: str
-    params: dict[str, Any]
-    cells: dict[str, Cell]
-    seconds: dict[str, float]
-    fit_shared_by: int
-    peak_memory_gb: float
-    chosen_of: int
-    seeds: tuple[int, ...] = ()
-    split_seeds: tuple[int, ...] = ()
-    stated: tuple[str, ...] = ()
-    published: dict[str, float] = field(default_factory=dict)
-    missing: str = ""
-    runs: tuple[str, ...] = ()
-    command: str = ""
-    seeded: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -145,52 +105,6 @@ class Table:
         return None if mean is None else 1 if mean == best else 2 if mean == second else None
 
 
-def row_of(
-    records: Sequence[RunRecord],
-    metrics: tuple[str, ...],
-    published: dict[str, float],
-    chosen_of: int,
-    pooled: Mapping[str, PooledMean],
-    stated: Iterable[str] = (),
-    command: str = "",
-    seeded: bool | None = None,
-) -> Row:
-    """Return the table row of an arm's final runs. `pooled`: metric → mean with interval, pooled over the runs."""
-    first = records[0]
-    cells = {}
-    for name in (name for name in metrics if name in first.metrics):
-        one = first.metrics[name]
-        cells[name] = Cell(one.mean, one.low, one.high, published.get(name))
-        if len(records) > 1:
-            means = [record.metrics[name].mean for record in records]
-            # Metrics of whole lists have no values per user to pool.
-            mean, low, high = (p.mean, p.low, p.high) if (p := pooled.get(name)) else (fmean(means), None, None)
-            cells[name] = Cell(mean, low, high, published.get(name), stdev(means))
-    return Row(
-        first.dataset.name,
-        first.arm or first.method,
-        first.method,
-        {name: value for name, value in first.params.items() if value is not None},
-        cells,
-        {phase: fmean(record.seconds.get(phase, 0.0) for record in records) for phase in first.seconds},
-        first.fit_shared_by,
-        max(record.peak_memory_bytes for record in records) / 1e9,
-        chosen_of,
-        tuple(dict.fromkeys(record.seed for record in records)),
-        tuple(dict.fromkeys(record.dataset.split_seed for record in records)),
-        tuple(name for name in first.params if name in stated),
-        published,
-        runs=tuple(record.id for record in records),
-        command=command,
-        seeded=seeded,
-    )
-
-
-def missing_row(dataset: str, arm: str, method: str, published: dict[str, float], why: str) -> Row:
-    """Return a row without a measurement: its published numbers, and in `missing` why it was not measured."""
-    return Row(dataset, arm, method, {}, {}, {}, 1, 0.0, 0, published=published, missing=why)
-
-
 def columns(
     table: Table, mark: str = " †", best: Callable[[str], str] = str, second: Callable[[str], str] = str
 ) -> tuple[list[str], list[list[str]]]:
@@ -218,15 +132,15 @@ def columns(
         line = ([row.dataset] if datasets else []) + [row.arm]
         for name in table.metrics:
             cell = row.cells.get(name)
-            shown = f"{cell.mean:.4f}{mark * table.tied(row, name)}" if cell else row.missing
+            shown = f"{number(cell.mean)}{mark * table.tied(row, name)}" if cell else row.missing
             line.append(emphasis.get(table.rank(row, name), str)(shown))
             if name in several:
-                line.append(f"{cell.std:.4f}" if cell and cell.std is not None else "")
-            line.append(_interval(cell) if cell else "")
+                line.append(number(cell.std if cell else None))
+            line.append(interval(cell.low, cell.high) if cell else "")
             if name in published:
-                number = cell.published if cell else row.published.get(name)
-                line.append("" if number is None else f"{number:.4f}")
-                line.append("" if cell is None or cell.delta is None else f"{cell.delta:+.4f}")
+                near = cell.agreement(name) if cell else None
+                line.append(number(cell.published if cell else row.published.get(name)))
+                line.append(difference(near.difference if near else None))
         if row.missing:
             body.append([*line, "", "", "", ""])
             continue
@@ -245,8 +159,7 @@ def _not_run(row: Row, metrics: Sequence[str], published: Sequence[str], dataset
     """Return the cells of a row in a table without any measurement."""
     line = [row.dataset] * datasets + [row.arm]
     for name in metrics:
-        number = row.published.get(name)
-        line += [row.missing, *["" if number is None else f"{number:.4f}"] * (name in published)]
+        line += [row.missing, *[number(row.published.get(name))] * (name in published)]
     return line
 
 
@@ -257,17 +170,14 @@ def difference_columns(pairs: Sequence[Comparison]) -> tuple[list[str], list[lis
     header += ["bootstrap p (Holm)", "rank-biserial", "d_z", "better / equal / worse", *["by split seed"] * several]
     body = []
     for pair in pairs:
-        line = [pair.model, State(pair.verdict), pair.against, f"{pair.difference:+.4f}", f"{pair.low:+.4f} – {pair.high:+.4f}"]
+        line = [pair.model, State(pair.verdict), pair.against]
+        line += [difference(pair.difference), interval(pair.low, pair.high, "+.4f")]
         line.append("" if pair.relative_percent is None else f"{pair.relative_percent:+.2f} %")
-        line += [
-            p_text(pair.p_wilcoxon_holm),
-            p_text(pair.p_bootstrap_holm),
-            _signed(pair.rank_biserial),
-            _signed(pair.cohen_dz),
-        ]
-        line.append(" / ".join(f"{100 * share:.0f}" for share in (pair.better, pair.equal, pair.worse)) + " %")
+        line += [p_text(pair.p_wilcoxon_holm), p_text(pair.p_bootstrap_holm)]
+        line += [difference(pair.rank_biserial, 2), difference(pair.cohen_dz, 2)]
+        line.append(parts((pair.better, pair.equal, pair.worse)))
         if several:
-            line.append(", ".join(f"{seed}: {value:+.4f}" for seed, value in pair.by_split.items()))
+            line.append(", ".join(f"{seed}: {difference(value)}" for seed, value in pair.by_split.items()))
         body.append(line)
     return header, body
 
@@ -281,17 +191,14 @@ def pairs_note(neighbours: Sequence[Comparison]) -> str:
     )
 
 
-def setting_text(params: dict[str, Any]) -> str:
-    """Return parameters as `name=value` words."""
-    return " ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items())
-
-
 def as_json(table: Table) -> dict[str, Any]:
     """Return the table as JSON values."""
     rows = []
     for row in table.rows:
         cells = {
-            name: vars(cell) | {"difference": cell.delta, "tied": table.tied(row, name)} for name, cell in row.cells.items()
+            name: vars(cell)
+            | {"difference": near.difference if (near := cell.agreement(name)) else None, "tied": table.tied(row, name)}
+            for name, cell in row.cells.items()
         }
         rows.append(
             {
@@ -331,16 +238,59 @@ def as_json(table: Table) -> dict[str, Any]:
     }
 
 
+def render(table: Table, format: str) -> str:
+    """Return the table as `md`, `latex`, `csv` or `json` text. Marks in cells are explained below the table."""
+    if format == "json":
+        return json.dumps(as_json(table), indent=2)
+    if format == "csv":
+        return csv_text(table)
+    if format == "latex":
+        # tabulate escapes special characters of LaTeX, so commands are inserted afterwards.
+        header, body = columns(table, best="\x02{}\x04".format, second="\x03{}\x04".format)
+        text = tabulate(body, header, tablefmt="latex_booktabs", disable_numparse=True)
+        text += "".join(f"\n\n\\noindent {{\\footnotesize {line}}}" for line in table.legend)
+        commands = {"\x02": r"\textbf{", "\x03": r"\underline{", "\x04": "}", "†": r"$^{\dagger}$", "±": r"$\pm$"}
+        for sign, command in commands.items():
+            text = text.replace(sign, command)
+        return text
+    return "\n\n".join([markdown.table(*columns(table, best=Best, second=Second)), *table.legend])
+
+
+def frame_of(table: Table) -> pd.DataFrame:
+    """One row per dataset and model. For each metric it has the mean over users, `low` and `high` of the 95 % interval, `std`
+    if models have several runs, `tied` (not distinguishable from the best of the dataset), and `published` if a paper reports a
+    number; then the setting, seconds, memory, and `state`, which is "measured" or says why there is no number.
+    """
+    rows = []
+    for row in table.rows:
+        line: dict[str, Any] = {"dataset": row.dataset, "model": row.arm, "method": row.method}
+        for metric in table.metrics:
+            cell = row.cells.get(metric)
+            line[metric] = cell.mean if cell else None
+            line |= {f"{metric} {name}": getattr(cell, name) if cell else None for name in ("low", "high", "std")}
+            line[f"{metric} tied"] = table.tied(row, metric)
+            line[f"{metric} published"] = row.published.get(metric)
+        setting = {name: value for name, value in row.params.items() if name in row.stated}
+        line |= {"setting": setting, "fit_seconds": row.seconds.get("fit")}
+        line |= {"rank_seconds": row.seconds.get("rank"), "peak_memory_gb": row.peak_memory_gb or None}
+        rows.append(line | {"state": row.missing or "measured"})
+    frame = pd.DataFrame(rows)
+    sparse = [name for name in frame if name.endswith((" published", " std")) and frame[name].isna().all()]
+    return frame.drop(columns=sparse)
+
+
+def csv_text(table: Table) -> str:
+    """The frame as CSV, with settings as words. Text that a spreadsheet would run as a formula is made inert."""
+    frame = frame_of(table)
+    frame["setting"] = frame["setting"].map(setting_text)
+    words = frame.select_dtypes(include=["object", "string"]).columns
+    return frame.assign(**{name: [inert(w) if isinstance(w, str) else w for w in frame[name]] for name in words}).to_csv(
+        index=False
+    )
+
+
 def _with(table: Table, attribute: str) -> list[str]:
     """Return the metrics for which a cell has the attribute; for `published`, also those of rows without a measurement."""
     cells = [(name, cell) for row in table.rows for name, cell in row.cells.items()]
     missing = [name for row in table.rows if row.missing and attribute == "published" for name in row.published]
     return [*(name for name, cell in cells if getattr(cell, attribute) is not None), *missing]
-
-
-def _signed(value: float | None) -> str:
-    return "" if value is None else f"{value:+.2f}"
-
-
-def _interval(cell: Cell) -> str:
-    return f"{cell.low:.4f} – {cell.high:.4f}" if cell.low is not None else ""

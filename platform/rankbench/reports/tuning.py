@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from rankbench.reports.conclusions import listed
+from rankbench.judge.printing import MANY, in_words
+from rankbench.reports.rows import Row
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.stored_sweep import ChosenFile, ChosenRow
-
-if TYPE_CHECKING:
-    from rankbench.reports.tables import Row
-
-MANY = 5  # most parameters at the end of their ranges that the conclusion names
 
 
 def untuned(experiment: ExperimentSpec, chosen: ChosenFile | None, rows: Sequence[Row]) -> list[str]:
@@ -26,7 +21,7 @@ def untuned(experiment: ExperimentSpec, chosen: ChosenFile | None, rows: Sequenc
             kinds.setdefault(kind, []).append(row.arm)
     sentences = []
     for kind, labels in kinds.items():
-        who = "Every model" if len(labels) == len(measured) > 1 else listed([*dict.fromkeys(labels)])
+        who = "Every model" if len(labels) == len(measured) > 1 else in_words([*dict.fromkeys(labels)])
         sentences.append(f"{who}: {kind}.")
     return sentences
 
@@ -47,7 +42,7 @@ def at_the_end(chosen: ChosenFile | None) -> list[str]:
     found: dict[str, list[str]] = {}
     for row, name, (low, high) in _ends(rows):
         found.setdefault(f"{row.arm}: {name} is at the end of its range ({low:g} to {high:g})", []).append(row.dataset)
-    return [f"{line} on {listed(datasets)}" if several else line for line, datasets in found.items()]
+    return [f"{line} on {in_words(datasets)}" if several else line for line, datasets in found.items()]
 
 
 def ends_sentence(lines: Sequence[str], extended: bool) -> list[str]:

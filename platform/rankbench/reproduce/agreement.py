@@ -1,62 +1,110 @@
-"""Whether the rows of a table have the paper's order: Kendall's tau between published and measured numbers."""
+"""How far the evidence agrees with the papers: which published cells are measured, and how near, and the order of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-import numpy as np
-
-from rankbench.core.rng import stream
+from rankbench.judge.agreement import Agreement, OrderAgreement, order_agreement
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.standing import CellStanding, standings
-from rankbench.reproduce.wanted import Row
-
-RESAMPLES = 2000
-Z = 1.959964  # half the width of a 95 % interval in standard deviations
+from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.wanted import ORIGINS, Origin, Row
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """Kendall's tau-b of `rows` rows in a metric; from `low` to `high` it would be in 95 % of repeated measurements."""
+class MeasuredRow:
+    """A row at the setting of one origin, with its fits by seed."""
 
-    metric: str
-    rows: int
-    tau: float
-    low: float
-    high: float
+    row: Row
+    origin: Origin
+    fits: tuple[StoredFit, ...]
+
+    @property
+    def metrics(self) -> list[str]:
+        """The published metrics that all fits have."""
+        return [name for name in self.row.published if all(name in fit.metrics for fit in self.fits)]
+
+    @property
+    def cells(self) -> tuple[Agreement, ...]:
+        return tuple(_cell(name, self.row.published[name], self.fits) for name in self.metrics)
 
 
-def agreements(rows: Sequence[Row], evidence: Evidence) -> list[Agreement]:
+@dataclass(frozen=True)
+class Count:
+    """Numbers of published cells: all, those whose data are here, those measured at a setting that was not found on test, and
+    of these those that are met within the interval, within 1 % or the interval, within 3 % or the interval. `on_test`: cells
+    measured at a setting that was found on test, counted apart.
+    """
+
+    published: int = 0
+    data_here: int = 0
+    measured: int = 0
+    in_interval: int = 0
+    within_1: int = 0
+    within_3: int = 0
+    on_test: int = 0
+    on_test_within_1: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+def measurements(row: Row, evidence: Evidence) -> tuple[MeasuredRow, ...]:
+    """Return the measurements of a row, one per origin that has any. Equal settings of two origins are shown once."""
+    found: list[MeasuredRow] = []
+    for origin in ORIGINS:
+        fits = tuple(row.fits(origin, evidence))
+        if fits and all(fits != each.fits for each in found):
+            found.append(MeasuredRow(row, origin, fits))
+    return tuple(found)
+
+
+def count(row: Row, here: bool, evidence: Evidence) -> Count:
+    """Count the cells of a row. `here`: whether its data are. Cells beside a stand-in belong to other data and are not counted,
+    and those of a variant are counted with the row that it is a variant of.
+    """
+    if row.table.stand_in(row.dataset) or row.arm.variant_of is not None:
+        return Count()
+    total = Count(published=len(row.published), data_here=len(row.published) * here)
+    total = sum((count_of(cell) for cell in counted_cells(row, evidence)), total)
+    on_test = [cell for each in measurements(row, evidence) if each.origin == "as published" for cell in each.cells]
+    return sum((Count(on_test=1, on_test_within_1=count_of(cell).within_1) for cell in on_test), total)
+
+
+def counted_cells(row: Row, evidence: Evidence) -> list[Agreement]:
+    """Return the measured cells of a row that count. The paper's own setting goes before a chosen one, whichever is nearer."""
+    measured = {each.origin: {cell.metric: cell for cell in each.cells} for each in measurements(row, evidence)}
+    found = (measured.get("printed", {}).get(name) or measured.get("chosen", {}).get(name) for name in row.published)
+    return [cell for cell in found if cell]
+
+
+def count_of(cell: Agreement) -> Count:
+    """Return the count of a measured cell, without the published one itself."""
+    inside = cell.state == "within the interval"
+    return Count(measured=1, in_interval=inside, within_1=inside or cell.within(0.01), within_3=inside or cell.within(0.03))
+
+
+def _cell(name: str, published: float, fits: Sequence[StoredFit]) -> Agreement:
+    values = [fit.measured(name) for fit in fits]
+    lows = [value.low for value in values if value.low is not None]
+    highs = [value.high for value in values if value.high is not None]
+    whole = len(lows) == len(values)
+    return Agreement(
+        name, published, fmean(v.mean for v in values), fmean(lows) if whole else None, fmean(highs) if whole else None
+    )
+
+
+def agreements(rows: Sequence[Row], evidence: Evidence) -> list[OrderAgreement]:
     """Return the agreement of the order in each metric that at least three measured rows publish, not all with one number.
     Rows whose setting was found on test are left out, and so are variants of other rows, which have the same published numbers.
-
-    A repeated measurement is drawn from normal distributions around the measured means, as wide as their intervals. Its noise
-    comes on top of that of the means, and changes the order of rows that are close to each other: repetitions agree with the
-    paper less than the measurement does, and all of them may lie below its tau. This is no confidence interval. Users are the
-    same for all rows, so differences between rows are less uncertain than the draws assume.
     """
-    by_metric: dict[str, list[CellStanding]] = {}
+    by_metric: dict[str, list[Agreement]] = {}
     for row in (row for row in rows if row.arm.variant_of is None):
-        for each in standings(row, evidence)[:1]:
+        for each in measurements(row, evidence)[:1]:
             if each.origin != "as published":
                 for cell in each.cells:
                     by_metric.setdefault(cell.metric, []).append(cell)
     # Tau is not defined if all published numbers are equal.
     ordered = {name: cells for name, cells in by_metric.items() if len({cell.published for cell in cells}) > 1}
-    return [_agreement(metric, cells) for metric, cells in ordered.items() if len(cells) >= 3]
-
-
-def _agreement(metric: str, cells: Sequence[CellStanding]) -> Agreement:
-    from scipy.stats import kendalltau
-
-    published = np.array([cell.published for cell in cells])
-    means = np.array([cell.mean for cell in cells])
-    deviations = np.array(
-        [(cell.high - cell.low) / (2 * Z) if cell.low is not None and cell.high is not None else 0.0 for cell in cells]
-    )
-    rng = stream(0, "agreement", metric)
-    draws = means + deviations * rng.standard_normal((RESAMPLES, len(cells)))
-    drawn = np.array([kendalltau(published, draw).statistic for draw in draws])
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return Agreement(metric, len(cells), float(kendalltau(published, means).statistic), float(low), float(high))
+    return [order_agreement(metric, cells) for metric, cells in ordered.items() if len(cells) >= 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankbench.judge.printing import number, percent
 from rankbench.reports.markdown import table
 from rankbench.reproduce.wanted import Row
 from rankbench.tracking.record import RunRecord
@@ -25,7 +26,7 @@ def published_tags(record: RunRecord, rows: Sequence[Row]) -> dict[str, str]:
 def _lines(record: RunRecord, row: Row) -> list[list[str]]:
     where = f"{row.table.name}, a stand-in" if row.table.stand_in(row.dataset) else row.table.name
     return [
-        [where, row.arm.label, name, f"{value:.4f}", f"{mean:.4f}", f"{100 * (mean / value - 1):+.1f} %" if value else ""]
+        [where, row.arm.label, name, number(value), number(mean), percent(mean / value - 1, "+.1f") if value else ""]
         for name, value in row.published.items()
         if name in record.metrics
         for mean in [record.metrics[name].mean]

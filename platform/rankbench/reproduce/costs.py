@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from rankbench.judge.agreement import Agreement
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import StoredFit
-from rankbench.reproduce.standing import CellStanding
 from rankbench.reproduce.wanted import Row
 
 
-def cost_cells(row: Row, evidence: Evidence) -> list[CellStanding]:
+def cost_cells(row: Row, evidence: Evidence) -> list[Agreement]:
     """Return time and memory of a row, relative to the row `published.costs_of` of its table. Only fits on one device, kind of
     processor and number of threads are compared: the last such ones of both rows, idle ones if there are any. Without such fits
     the list is empty.
@@ -27,7 +27,7 @@ def cost_cells(row: Row, evidence: Evidence) -> list[CellStanding]:
     cells = []
     for name, value in published.items():
         ratio = _cost(name, own) / _cost(name, theirs)
-        cells.append(CellStanding(f"{name} relative to {base.arm.label}", value / reference[name], ratio, None, None))
+        cells.append(Agreement(f"{name} relative to {base.arm.label}", value / reference[name], ratio, None, None))
     return cells
 
 

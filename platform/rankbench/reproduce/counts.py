@@ -1,19 +1,35 @@
-"""Counts of published cells by table and paper."""
+"""Counts of published cells by table and paper; and why measured ones are off, as far as it is known: more than 3 % from the
+published number, which is not in the interval.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import get_args
 
 from rankbench.core.environment import Environment
 from rankbench.data.availability import raw_data
-from rankbench.data.cards import load_card
+from rankbench.data.cards import Card, load_card
+from rankbench.judge.agreement import Agreement
+from rankbench.reproduce.agreement import Count, count, count_of, counted_cells
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.costs import cost_cells, n_cost_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.simulations import SIMULATIONS
-from rankbench.reproduce.standing import Count, count, count_of
 from rankbench.reproduce.wanted import Row
+from rankbench.schema.experiment import Cause
 
+MEANING: dict[Cause, str] = {
+    "part": "the paper chose the setting or the epoch on test; here validation chose it",
+    "steps": "trained with fewer steps than in the paper",
+    "text": "the available text lacks a part of the setting",
+    "misprint": "the published numbers contradict each other or the text",
+    "seconds": "seconds of another machine, although they are compared as ratios",
+    "above": "the measured number is the higher one, and no other cause is known",
+    "not found": "not found; what was tried stands at the row",
+}
+assert set(MEANING) == set(get_args(Cause))
 NOWHERE = ("download", "no such file", "no such folder", "offline", "mirror only")  # of `raw_data`
 
 
@@ -49,10 +65,7 @@ def counts(
 
 def _of_table(table: PaperTable, evidence: Evidence, environment: Environment) -> Count:
     total = Count()
-    assert table.spec.published is not None
-    for name, card in table.cards.items():
-        if table.stand_in(name) or name in table.spec.published.beside:
-            continue
+    for name, card in _counted_cards(table):
         here = raw_data(card, environment) not in NOWHERE
         rows = [Row(table, arm, card) for arm in table.spec.arms]
         total = sum((count(row, here, evidence) for row in rows), total)
@@ -63,3 +76,46 @@ def _of_table(table: PaperTable, evidence: Evidence, environment: Environment) -
         missing = sum(len(row.published.get(name, {})) + len(row.costs.get(name, {})) for row in table.spec.not_run)
         total += Count(published=missing, data_here=missing * here)
     return total
+
+
+@dataclass(frozen=True)
+class OffCell:
+    """A measured cell that is off. `row` is its label."""
+
+    table: str
+    row: str
+    cause: Cause
+    cell: Agreement
+
+
+def off_cells(tables: Sequence[PaperTable], names: Collection[str], evidence: Evidence) -> list[OffCell]:
+    """Return the cells that are off in the tables `names`, those of simulations included, and stand-ins left out."""
+    found = [each for table in tables if table.name in names for each in _cells_of_table(table, evidence)]
+    for simulation in (each for each in SIMULATIONS if each.table in names):
+        for dataset in simulation.datasets:
+            for row, cell in simulation.cells(dataset, evidence):
+                found.append(OffCell(simulation.table, row, simulation.cause, cell))
+    return [each for each in found if not count_of(each.cell).within_3]
+
+
+def by_cause(cells: Sequence[OffCell]) -> list[tuple[Cause, int, list[str]]]:
+    """Return each cause with the number of its cells and the rows that have them, in the order of MEANING."""
+    found = {cause: [each for each in cells if each.cause == cause] for cause in MEANING}
+    return [(cause, len(own), list(dict.fromkeys(each.row for each in own))) for cause, own in found.items() if own]
+
+
+def _cells_of_table(table: PaperTable, evidence: Evidence) -> Iterator[OffCell]:
+    for _, card in _counted_cards(table):
+        for row in (Row(table, arm, card) for arm in table.spec.arms if arm.variant_of is None):
+            for cell in counted_cells(row, evidence):
+                yield OffCell(table.name, row.arm.label, row.arm.cause or ("above" if cell.relative > 0 else "not found"), cell)
+            for cell in cost_cells(row, evidence):
+                yield OffCell(table.name, row.arm.label, "seconds", cell)
+
+
+def _counted_cards(table: PaperTable) -> Iterator[tuple[str, Card]]:
+    """Yield the datasets of a table whose cells count: no stand-ins, and none beside those of another table."""
+    assert table.spec.published is not None
+    for name, card in table.cards.items():
+        if not table.stand_in(name) and name not in table.spec.published.beside:
+            yield name, card

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from scipy import stats
 
+from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import StoredFit
-from rankbench.reproduce.standing import standings
 from rankbench.reproduce.wanted import Row
 
 FEWEST = 3  # rows that an interval needs
@@ -46,7 +46,7 @@ def gpu_shift(rows: Iterable[Row], evidence: Evidence) -> Shift | None:
     """
     found: dict[tuple[str, ...], float] = {}
     for row in rows:
-        for standing in standings(row, evidence):
+        for standing in measurements(row, evidence):
             on_gpu = [fit for fit in standing.fits if _on_gpu(fit)]
             others = [fit for fit in standing.fits if not _on_gpu(fit)]
             if standing.metrics and on_gpu and others and (mean := _mean(others, standing.metrics[0])):

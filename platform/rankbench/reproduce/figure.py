@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankbench.judge.agreement import Agreement
+from rankbench.judge.printing import percent
 from rankbench.reports.figure import COLOURS, Figure, Marks, Panel, Style
+from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.standing import CellStanding, standings
 from rankbench.reproduce.wanted import ORIGINS, Origin, Row
 
 LIMIT = 0.2  # relative differences beyond it are drawn at the edge
@@ -15,9 +17,9 @@ LOOKS = {"printed": COLOURS[0], "chosen": COLOURS[2], "as published": COLOURS[1]
 
 def differences_figure(name: str, rows: Sequence[Row], evidence: Evidence) -> Figure | None:
     """Show the relative differences of all measured cells, with their 95 % intervals; None if there is no cell."""
-    cells: dict[str, list[tuple[str, Origin, CellStanding]]] = {}
+    cells: dict[str, list[tuple[str, Origin, Agreement]]] = {}
     for row in rows:
-        for each in standings(row, evidence):
+        for each in measurements(row, evidence):
             panel = cells.setdefault(f"{row.table.name}, {row.dataset}", [])
             panel += [(row.arm.label, each.origin, cell) for cell in each.cells]
     if not cells:
@@ -37,13 +39,15 @@ def differences_figure(name: str, rows: Sequence[Row], evidence: Evidence) -> Fi
     return Figure(name, "Difference of each measured cell from the published one, in %", panels)
 
 
-def _marks(label: str, y: int, origin: Origin, cell: CellStanding) -> list[Marks]:
+def _marks(label: str, y: int, origin: Origin, cell: Agreement) -> list[Marks]:
     """Return the interval of a cell and its point, an arrow if it is beyond the limits."""
     within, x = abs(cell.relative) < LIMIT, max(-LIMIT, min(LIMIT, cell.relative))
     marks = []
     if cell.low is not None and cell.high is not None and within:
         ends = [value / cell.published - 1 for value in (cell.low, cell.high)]
         marks.append(Marks(ends, [y, y], Style(LOOKS[origin]), size=0, width=0.8))
-    tip = f"{label}, {cell.metric}\n{cell.mean:.4g}, published {cell.published:.4g} ({100 * cell.relative:+.1f} %)\n{origin}"
+    tip = (
+        f"{label}, {cell.metric}\n{cell.mean:.4g}, published {cell.published:.4g} ({percent(cell.relative, '+.1f')})\n{origin}"
+    )
     marker = "o" if within else "<" if x < 0 else ">"
     return [*marks, Marks([x], [y], Style(LOOKS[origin], (), marker), tips=[tip], size=4)]

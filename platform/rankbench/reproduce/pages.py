@@ -8,25 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankbench.core.environment import Environment
-from rankbench.evaluation.compare import p_text
+from rankbench.judge.printing import difference, interval, listed, p_text, percent
 from rankbench.reports.deviations import differing_params
-from rankbench.reports.names import listed
 from rankbench.reports.page import Block, Grid, Items, Page, Section, Text
 from rankbench.reports.site import Site, page_kind
-from rankbench.reproduce.agreement import agreements
+from rankbench.reproduce.agreement import Count, agreements, measurements
 from rankbench.reproduce.catalogue import PaperTable
-from rankbench.reproduce.causes import MEANING as CAUSES
-from rankbench.reproduce.causes import OffCell, by_cause, off_cells
-from rankbench.reproduce.counts import counts
+from rankbench.reproduce.counts import MEANING as CAUSES
+from rankbench.reproduce.counts import OffCell, by_cause, counts, off_cells
 from rankbench.reproduce.devices import fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import differences_figure
 from rankbench.reproduce.lines import PARTS, StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.paired import standing_pairs
-from rankbench.reproduce.results import MARKED, cost_columns, share, study_columns, table_columns
+from rankbench.reproduce.results import MARKED, cost_columns, count_columns, study_columns, table_columns
 from rankbench.reproduce.seeds import Spread, spreads
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
-from rankbench.reproduce.standing import Count, standings
 from rankbench.reproduce.wanted import MEANING, ORIGINS, Row, rows_of
 
 TITLES = {
@@ -98,8 +95,7 @@ def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, 
 @page_kind("papers")
 def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     total = sum((_total(paper) for paper in papers), Count())
-    body = [[f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)", *_numbers(_total(paper))] for paper in papers]
-    body.append(["all", *_numbers(total)])
+    by_paper = {f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)": _total(paper) for paper in papers}
     stand_ins = {name for paper in papers for table in paper.tables for name in table.cards if table.stand_in(name)}
     claims = [
         [claim.text, _marked(dataset, stand_ins), claim.table, claim.verdict, _rows_compared(claim), _seeds(claim)]
@@ -112,7 +108,8 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
         "[Leaderboard](leaderboard.md) compares all methods in equal time, [scale](scale.md) covers large data and large "
         "matrices, and [findings](findings.md) experiments of our own.",
     )
-    sections = [Section("Published cells", (Grid(_header("paper"), body), Text(COUNTED), *_on_devices(papers, evidence)))]
+    cells = Grid(*count_columns("paper", by_paper | {"all": total}))
+    sections = [Section("Published cells", (cells, Text(COUNTED), *_on_devices(papers, evidence)))]
     sections += _off_sections([cell for paper in papers for cell in paper.off])
     if claims:
         header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
@@ -139,7 +136,8 @@ def _on_devices(papers: Sequence[Paper], evidence: Evidence) -> Iterator[Text]:
 @page_kind("paper")
 def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
-    sections = [Section("How far the evidence has come", (_count_grid(paper), Text(COUNTED)))]
+    own = {name: each for name, each in paper.counts.items() if name != "all"}
+    sections = [Section("How far the evidence has come", (Grid(*count_columns("table", own)), Text(COUNTED)))]
     sections += _off_sections(paper.off)
     datasets = {name for table in paper.tables for name in table.cards}
     claims = [each for name in sorted(datasets) for each in _standing_claims(paper.tables, name, evidence)]
@@ -147,7 +145,7 @@ def _paper_page(paper: Paper, evidence: Evidence) -> Page:
         stand_ins = {name for table in paper.tables for name in table.cards if table.stand_in(name)}
         sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims, stand_ins))))
     orders = [
-        [table.name, name, each.metric, str(each.rows), f"{each.tau:+.2f}", f"{each.low:+.2f} – {each.high:+.2f}"]
+        [table.name, name, each.metric, str(each.rows), difference(each.tau, 2), interval(each.low, each.high, "+.2f")]
         for table in paper.tables
         for name in table.cards
         for each in agreements(list(rows_of([table], [name])), evidence)
@@ -161,7 +159,7 @@ def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     told: dict[str, str] = {}
     sections += [section for table in paper.tables for section in _table_sections(table, evidence, told)]
     sections += [section for study in paper.studies for section in _study_sections(study, evidence)]
-    measured = {table.name for table in paper.tables if any(standings(row, evidence) for row in rows_of([table]))}
+    measured = {table.name for table in paper.tables if any(measurements(row, evidence) for row in rows_of([table]))}
     missing = [name for name in dict.fromkeys(table.name for table in paper.tables) if name not in measured]
     if missing:
         sections.append(Section("Not measured", (Text(f"No row has been measured of: {', '.join(missing)}."),)))
@@ -181,23 +179,19 @@ def _seed_sections(found: Sequence[Spread]) -> Iterator[Section]:
     kinds = {"validation chooses the epoch": True, "fixed": False}
     of_kind = {name: [each for each in found if each.stopped_early == early] for name, early in kinds.items()}
     body = [
-        [name, str(len(own)), _percent(statistics.median(each.of_seeds for each in own)), _percent(own[0].of_seeds),
-         _percent(statistics.median(each.of_users for each in own))]
+        [name, str(len(own)), percent(statistics.median(each.of_seeds for each in own), ".2f"), percent(own[0].of_seeds, ".2f"),
+         percent(statistics.median(each.of_users for each in own), ".2f")]
         for name, own in of_kind.items() if own
     ]  # fmt: skip
     widest = [
         [each.row.arm.label, each.row.table.name, each.row.dataset, each.metric, str(each.seeds), f"{each.mean:.4f}",
-         _percent(each.of_seeds), _percent(each.of_users)]
+         percent(each.of_seeds, ".2f"), percent(each.of_users, ".2f")]
         for each in found[:WIDEST]
     ]  # fmt: skip
     if body:
         summary = Grid(["training", "settings", "median between seeds", "largest between seeds", "median over users"], body)
         header = ["row", "table", "dataset", "metric", "seeds", "mean", "between seeds", "over users"]
         yield Section("How much the seed matters", (summary, Grid(header, widest), Text(SPREAD)))
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.2f} %"
 
 
 def _standing_claims(tables: Iterable[PaperTable], dataset: str, evidence: Evidence) -> Iterator[StoredClaim]:
@@ -224,10 +218,6 @@ def _marked(dataset: str, stand_ins: Collection[str]) -> str:
     return f"{dataset} (a stand-in)" if dataset in stand_ins else dataset
 
 
-def _count_grid(paper: Paper) -> Grid:
-    return Grid(_header("table"), [[name, *_numbers(each)] for name, each in paper.counts.items() if name != "all"])
-
-
 def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> Iterator[Block]:
     body = []
     for claim in claims:
@@ -248,7 +238,8 @@ def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> 
 
 def _tested(pair: StoredPair) -> list[str]:
     p = f"{p_text(pair.p_bootstrap_holm)}, {p_text(pair.p_wilcoxon_holm)}"
-    return [f"{pair.difference:+.4f}", f"{pair.low:+.4f} – {pair.high:+.4f}", p, f"{pair.agreeing} of {pair.seeds}"]
+    bounds = interval(pair.low, pair.high, "+.4f")
+    return [difference(pair.difference), bounds, p, f"{pair.agreeing} of {pair.seeds}"]
 
 
 def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> Iterator[Block]:
@@ -267,7 +258,7 @@ def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str])
     for name in table.cards:
         title = f"{table.name} on {name}"
         rows = [row for row in rows_of([table], [name]) if row.published]
-        if not any(standings(row, evidence) for row in rows):
+        if not any(measurements(row, evidence) for row in rows):
             continue
         header, body, _ = table_columns(rows, evidence)
         blocks: list[Block] = [Grid(header, body)]
@@ -344,7 +335,7 @@ def _deviations(rows: Sequence[Row], evidence: Evidence) -> list[str]:
     """
     measured = []
     for row in rows:
-        found = standings(row, evidence)
+        found = measurements(row, evidence)
         wanted = row.table.spec.protocol.params | row.arm.protocol
         for each in found:
             label = f"{row.arm.label} ({each.origin})" if len(found) > 1 else row.arm.label
@@ -354,12 +345,3 @@ def _deviations(rows: Sequence[Row], evidence: Evidence) -> list[str]:
 
 def _total(paper: Paper) -> Count:
     return paper.counts.get(f"{paper.name}, all") or next(iter(paper.counts.values()), Count())
-
-
-def _header(first: str) -> list[str]:
-    return [first, "published", "data here", "measured", "in the interval", "within 1 %", "within 3 %", "found on test"]
-
-
-def _numbers(each: Count) -> list[str]:
-    shares = [share(number, each.measured) for number in (each.in_interval, each.within_1, each.within_3)]
-    return [str(each.published), str(each.data_here), str(each.measured), *shares, str(each.on_test) if each.on_test else ""]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
-from rankbench.evaluation.compare import compare, user_means
 from rankbench.evaluation.user_tables import UserValues, values_of
 from rankbench.experiment.methods import method
+from rankbench.judge.compare import compare, user_means
 from rankbench.reproduce.adopt import PLACES
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence

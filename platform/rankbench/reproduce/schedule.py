@@ -18,7 +18,7 @@ from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
-from rankbench.reports.names import listed
+from rankbench.judge.printing import listed
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import Part, StoredFit
 from rankbench.reproduce.simulations import Simulation, card_key

@@ -9,8 +9,8 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rankbench.reproduce.agreement import MeasuredRow, measurements
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.standing import RowStanding, standings
 from rankbench.reproduce.wanted import SEEDS, Row
 
 
@@ -35,14 +35,14 @@ def spreads(rows: Iterable[Row], evidence: Evidence) -> list[Spread]:
     """Return the settings with at least SEEDS seeds, the largest deviation first. Rows that share fits count once."""
     found: dict[tuple[str, ...], Spread] = {}
     for row in rows:
-        for standing in standings(row, evidence):
+        for standing in measurements(row, evidence):
             spread = _spread(standing)
             if spread:
                 found.setdefault((row.dataset, *(fit.stamp for fit in standing.fits)), spread)
     return sorted(found.values(), key=lambda each: -each.of_seeds)
 
 
-def _spread(standing: RowStanding) -> Spread | None:
+def _spread(standing: MeasuredRow) -> Spread | None:
     fits = standing.fits
     if not standing.metrics or len(fits) < SEEDS:
         return None

@@ -9,9 +9,9 @@ from typing import Any
 from rankbench.core.environment import Environment
 from rankbench.core.params import parameters
 from rankbench.data.cards import load_card
+from rankbench.judge.agreement import Agreement
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.lines import StoredStudy
-from rankbench.reproduce.standing import CellStanding
 from rankbench.schema.experiment import Cause
 from rankbench.studies.published import DATASETS, INCONSISTENCY, SECONDS, THRESHOLD_ERROR
 from rankbench.tracking.environment import code_revision
@@ -45,7 +45,7 @@ class Simulation:
     def paper(self) -> str:
         return self.table.split("/")[0]
 
-    def cells(self, dataset: str, evidence: Evidence) -> list[tuple[str, CellStanding]]:
+    def cells(self, dataset: str, evidence: Evidence) -> list[tuple[str, Agreement]]:
         """Return the measured cells, each with the label of its row; none without a measurement."""
         stored = self.stored(dataset, evidence)
         if stored is None:
@@ -53,7 +53,7 @@ class Simulation:
         found = []
         for (row, metric), number in self.published(dataset).items():
             if row != self.base and (value := stored.values.get(f"{row}: {metric}")) is not None:
-                found.append((row, CellStanding(metric, number, value, None, None)))
+                found.append((row, Agreement(metric, number, value, None, None)))
         return found
 
     def stored(self, dataset: str, evidence: Evidence, card: str | None = None) -> StoredStudy | None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from rankbench.core.config import read_json, validate
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError
-from rankbench.evaluation.compare import LEVEL, Comparison
+from rankbench.judge.compare import LEVEL, Comparison
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
 from rankbench.schema.sweep_id import by_start, experiment_of

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rankbench.evaluation.compare import Comparison, Effort, compare, user_means
 from rankbench.evaluation.summary import Interval
 from rankbench.evaluation.user_tables import UserValues, values_of
+from rankbench.judge.compare import Comparison, Effort, compare, user_means
 from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean
 from rankbench.tracking.record import RunRecord, read_per_user
 
@@ -33,7 +33,7 @@ def compare_finals(
 ) -> ComparisonsFile:
     """Means and paired comparisons of the finished runs in `finals`, whose per-user metrics are in the folder `records`.
 
-    `every_pair`: as in `evaluation.compare.compare`. `on_progress` is called with the number of comparisons that are done, one
+    `every_pair`: as in `judge.compare.compare`. `on_progress` is called with the number of comparisons that are done, one
     per dataset and metric, and with the share of the work. Metrics without per-user values, such as coverage, have no entry.
     Raises DataError if a per-user table is missing.
     """

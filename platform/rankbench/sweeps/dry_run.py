@@ -13,9 +13,9 @@ from rankbench.cluster.machine import Machine, Needs, capacity
 from rankbench.core.environment import Environment
 from rankbench.core.threads import available_cpus
 from rankbench.data.prepare import prepare
-from rankbench.evaluation.compare import Effort
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
+from rankbench.judge.compare import Effort
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.done import Done
 from rankbench.sweeps.placement import adapted, shared_needs

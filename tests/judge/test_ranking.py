@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,12 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from rankbench.api.leaderboard import _boards
-from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.results import Result, Results
-from rankbench.leaderboard.site import write_site
-from rankbench.leaderboard.stability import agreement, jackknife
-from rankbench.leaderboard.standings import Standings, standings
+from rankbench.judge.ranking import Standings, agreement, jackknife
 
 VALUES = np.random.default_rng(3).random((9, 5)) + np.linspace(0, 0.5, 5)
 
@@ -125,102 +119,3 @@ def test_agreement_is_over_the_methods_of_both():
     other = Standings(board.datasets, ("m4", "m3", "other"), VALUES[:, [4, 3, 0]])
     found = agreement(board, {"same": board, "other": other, "none": of(VALUES[:, :1])})
     assert found == pytest.approx({"same": 1.0, "other": 1.0})
-
-
-def entry(dataset, entrant, value=None, status="finished"):
-    metrics = {} if value is None else {"ndcg@20": (value, None, None)}
-    return Result(
-        dataset=dataset,
-        card="card",
-        entrant=entrant,
-        rules="rules",
-        allowed="10s",
-        budget=10.0,
-        metric="ndcg@20",
-        status=status,
-        metrics=metrics,
-    )
-
-
-def test_methods_that_were_not_run_everywhere_are_left_out():
-    results = [
-        entry("b", "ease", 0.2), entry("b", "bpr", 0.1), entry("b", "dense", status="over budget"), entry("b", "late", 0.3),
-        entry("a", "ease", 0.3), entry("a", "bpr", 0.4), entry("a", "dense", 0.5), entry("a", "new", 0.9),
-        entry("c", "ease", status="failed"), entry("c", "bpr", status="over budget"),
-        entry("a", "late", status="not applicable"),
-    ]  # fmt: skip
-    board = standings(results, "ndcg@20")
-    assert board.datasets == ("a", "b") and board.methods == ("bpr", "dense", "ease")
-    np.testing.assert_array_equal(board.values, [[0.4, 0.5, 0.3], [0.1, np.nan, 0.2]])
-    assert standings([], "ndcg@20").methods == ()
-
-
-def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
-    results = [
-        entry(dataset, name, 0.1 * number) for dataset in "abc" for number, name in enumerate(("bpr", "ease", "ials"), 1)
-    ]
-    by_mrr = [
-        replace(each, metric="mrr@5", metrics={"mrr@5": (0.9, None, None)}) for each in results[:4] if each.entrant == "bpr"
-    ]
-    kept = [each for each in results if (each.dataset, each.entrant) not in {(one.dataset, one.entrant) for one in by_mrr}]
-    board = standings([*by_mrr, *kept], "ndcg@20")
-    assert board.methods == ("ease", "ials") and not np.isnan(board.values).any()
-    store = Results(tmp_path / "store")
-    for each in (*by_mrr, *kept):
-        store.add(each)
-    (shown,) = _boards(("all",), ("all",), [*store.all(Result)], store.folder)
-    assert shown.metric == "ndcg@20" and shown.left_out == {"bpr": 1}
-    assert write_site(tmp_path / "site", [shown], store, {})
-
-
-def test_a_dataset_where_only_a_method_that_is_left_out_has_a_result_is_left_out():
-    results = [entry(dataset, name, 0.2) for dataset in "ab" for name in ("ease", "ials")]
-    results += [entry("c", name, status="failed") for name in ("ease", "ials")] + [entry("c", "sl", 0.3)]
-    board = standings(results, "ndcg@20")
-    assert board.datasets == ("a", "b") and board.methods == ("ease", "ials")
-
-
-def test_only_entries_on_the_newest_data_are_shown(tmp_path):
-    store = Results(tmp_path)
-    for name, card, started in (("ease", "new", "2026-02"), ("bpr", "old", "2026-01"), ("sl", "old", "2025-12")):
-        store.add(replace(entry("a", name, 0.2), card=card, fingerprint=card, started_at=started))
-    store.add(replace(entry("a", "slow", status="over budget"), card="new"))
-    (shown,) = _boards(("all",), ("all",), [*store.all(Result)], store.folder)
-    assert {each.entrant for each in shown.entries} == {"ease", "slow"}
-
-
-@pytest.mark.parametrize(("methods", "said"), [(2, "Too few methods"), (3, "All methods have the same rank")])
-def test_why_there_is_no_test_over_datasets(methods, said):
-    values = 0.2 if methods == 3 else 0.1
-    results = [entry(dataset, name, values) for dataset in "abcd" for name in ("ease", "ials", "sl")[:methods]]
-    assert any(said in line for line in Board(tuple(results), "10s", "ndcg@20").conclusions())
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"seeds": (0, 1, 2, 3, 4)}, "different numbers of seeds: 3, 5"),
-        ({"seeds": (0,)}, None),  # a method that draws no random numbers
-    ],
-)
-def test_entries_that_were_measured_otherwise_are_named(change, said):
-    results = [replace(entry(dataset, name, 0.2), seeds=(0, 1, 2)) for dataset in "abc" for name in ("ease", "ials", "sl")]
-    assert not any("different" in line for line in Board(tuple(results), "10s", "ndcg@20").conclusions())
-    lines = Board((replace(results[0], **change), *results[1:]), "10s", "ndcg@20").conclusions()
-    assert [line for line in lines if "different" in line] == [line for line in lines if said and said in line]
-    assert sum("different" in line for line in lines) == bool(said)
-
-
-def test_a_dataset_on_which_few_methods_were_run_stands_apart():
-    methods = ("ease", "ials", "bpr", "sl", "talos")
-    results = [entry(dataset, name, 0.1 * number) for dataset in "ab" for number, name in enumerate(methods, start=1)]
-    results += [entry("held-out", name, 0.3) for name in methods[:2]]
-    results += [entry("held-out", name, status="not applicable") for name in methods[2:]]
-    board = Board(tuple(results), "10s", "ndcg@20")
-    assert board.standings.datasets == ("a", "b") and set(board.standings.methods) == set(methods)
-    assert board.datasets_apart == {"held-out": 2} and board.left_out == {}
-    assert any("held-out (2)" in line for line in board.conclusions())
-    # It has a ranking of its own, and a third method there, of five, is enough for one with the others.
-    assert Board(tuple(results[10:]), "10s", "ndcg@20").standings.methods == ("ease", "ials")
-    more = standings([*results, entry("held-out", "bpr", 0.2)], "ndcg@20")
-    assert more.datasets == ("a", "b", "held-out") and more.methods == ("bpr", "ease", "ials")

@@ -9,19 +9,29 @@ Datasets are the sample here, as in Demšar (JMLR 2006): a method has one value 
 - Wilcoxon's signed-rank test compares two methods by their differences on the datasets, with Holm's correction over all pairs.
 - A method wins against another if it is better on more datasets; Copeland's score is its wins minus its losses.
 - The profile of a method (Dolan and Moré, 2002) is the share of datasets on which it reaches at least 1/t of the best value.
+- The jackknife and Kendall's τ tell how far the order depends on the datasets, the metric and the seed.
+- The Bayesian signed-rank test (Benavoli et al., ICML 2014) tells how probable it is that a method is better than the first
+  one on a further dataset, practically equal to it, or worse. Its prior is a further dataset without a difference, of weight
+  1/2. The datasets have weights w from a Dirichlet distribution. Two datasets i, j that are drawn by these weights have the
+  mean difference (z_i + z_j) / 2, and for each w, one of the regions worse, equal and better is the most probable. How often
+  each is gives the probabilities. Differences are shares of the best value on their dataset, so that datasets with low values
+  count as much as those with high ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from rankbench.evaluation.compare import LEVEL, holm
-from rankbench.leaderboard.results import Result
+from rankbench.core.rng import stream
+from rankbench.judge.compare import LEVEL, holm
+
+PRIOR = 0.5
+SAMPLES = 20_000  # of the weights: probabilities have standard errors of at most 0.004
 
 
 @dataclass(frozen=True)
@@ -134,25 +144,89 @@ class Standings:
         return Standings(tuple(self.datasets[i] for i in kept), self.methods, self.values[kept])
 
 
-def standings(results: Iterable[Result], metric: str) -> Standings:
-    """The standings of entries with one budget.
-
-    The table has no gaps. A dataset is left out if fewer than half as many methods were run on it as on another one, because
-    most cannot be measured there, or if none has a result. Of the methods, those are left out that were not run on all datasets
-    that remain. An entry that was measured without this metric counts as not run.
+@dataclass(frozen=True)
+class Jackknife:
+    """`tau`: Kendall's τ-b between the mean ranks of all datasets and those without one, per dataset left out. `places`: the
+    best and worst place of each method.
     """
-    table: dict[str, dict[str, float]] = {}
-    for each in results:
-        unknown = each.finished and metric not in each.metrics
-        if each.status != "not applicable" and not unknown:
-            table.setdefault(each.dataset, {})[each.entrant] = each.metrics[metric][0] if each.finished else math.nan
-    most = max(map(len, table.values()), default=0)
-    table = {
-        name: row for name, row in sorted(table.items()) if 2 * len(row) >= most and not all(map(math.isnan, row.values()))
-    }
-    everywhere = set.intersection(*(set(row) for row in table.values())) if table else set()
-    methods = tuple(sorted(everywhere))
-    # Those with a result may be methods that are left out.
-    table = {name: row for name, row in table.items() if not methods or not all(math.isnan(row[method]) for method in methods)}
-    values = np.array([[row[method] for method in methods] for row in table.values()]).reshape(len(table), len(methods))
-    return Standings(tuple(table), methods, values)
+
+    tau: dict[str, float]
+    places: dict[str, tuple[int, int]]
+
+
+def jackknife(full: Standings) -> Jackknife | None:
+    """Leave out each dataset in turn. None for fewer than three datasets or two methods."""
+    if len(full.datasets) < 3 or len(full.methods) < 2:
+        return None
+    tau, places = dict[str, float](), {name: list[int]() for name in full.methods}
+    for number, dataset in enumerate(full.datasets):
+        part = full.without(number)
+        tau[dataset] = kendall(full.mean_ranks, part.mean_ranks)
+        for place, position in enumerate(part.order, start=1):
+            places[full.methods[position]].append(place)
+    return Jackknife(tau, {name: (min(each), max(each)) for name, each in places.items()})
+
+
+def agreement(full: Standings, others: Mapping[str, Standings]) -> dict[str, float]:
+    """Kendall's τ-b of the mean ranks with those of other standings, such as by other metrics, over the methods of both."""
+    result = {}
+    for name, other in others.items():
+        common = [method for method in full.methods if method in other.methods]
+        if len(common) > 1:
+            a = full.mean_ranks[[full.methods.index(method) for method in common]]
+            b = other.mean_ranks[[other.methods.index(method) for method in common]]
+            result[name] = kendall(a, b)
+    return result
+
+
+def kendall(a: np.ndarray, b: np.ndarray) -> float:
+    """Kendall's τ-b of two rankings (n,); 0 if one of them has only ties."""
+    from scipy.stats import kendalltau
+
+    tau = float(kendalltau(a, b).statistic)
+    return 0.0 if np.isnan(tau) else tau
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    worse: float
+    equal: float
+    better: float
+
+
+def against_first(board: Standings, rope: float, seed: int = 0) -> dict[str, Probabilities]:
+    """Compare each method with the first one. `rope`: the share of the best value up to which a difference means nothing in
+    practice, > 0. Without a result, a method has the value 0. Empty for fewer than two methods.
+    """
+    if len(board.methods) < 2:
+        return {}
+    filled = np.nan_to_num(board.values)
+    best = filled.max(axis=1, keepdims=True)
+    shares = filled / np.where(best > 0, best, 1)
+    first, *others = board.order
+    weights = stream(seed, "bayes").dirichlet([PRIOR, *np.ones(len(shares))], SAMPLES)
+    return {board.methods[i]: _probabilities(shares[:, i] - shares[:, first], rope, weights) for i in others}
+
+
+def _probabilities(differences: np.ndarray, rope: float, weights: np.ndarray) -> Probabilities:
+    z = np.append(0.0, differences)
+    means = (z[:, None] + z) / 2
+    masses = [((weights @ region) * weights).sum(axis=1) for region in (means < -rope, np.abs(means) <= rope, means > rope)]
+    worse, equal, better = np.bincount(np.argmax(masses, axis=0), minlength=3) / len(weights)
+    return Probabilities(float(worse), float(equal), float(better))
+
+
+def performance_space(board: Standings) -> tuple[np.ndarray, np.ndarray] | None:
+    """The datasets as points (n_datasets, 2) in the space that their ranks span, and the shares (2,) of its variance.
+
+    Datasets on which the same methods do well lie close together (Algorithm Performance Spaces, Beel et al., RecSys 2024). None
+    for fewer than three datasets or methods.
+    """
+    if min(board.ranks.shape) < 3:
+        return None
+    centred = board.ranks - board.mean_ranks
+    U, s, Vt = np.linalg.svd(centred, full_matrices=False)
+    if s[0] < 1e-12:
+        return None
+    signs = np.sign(Vt[:2, np.abs(Vt[:2]).argmax(axis=1)].diagonal())  # so that equal data give equal signs
+    return U[:, :2] * s[:2] * signs, s[:2] ** 2 / (s @ s)

@@ -6,8 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rankbench.leaderboard.bayes import against_first
-from rankbench.leaderboard.standings import Standings
+from rankbench.judge.ranking import Standings, against_first
 
 ROPE = 0.02
 RNG = np.random.default_rng(5)

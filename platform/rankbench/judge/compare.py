@@ -345,8 +345,3 @@ def _mirrored(test: dict[str, Any]) -> dict[str, Any]:
     negated = {name: None if test[name] is None else -test[name] for name in ("difference", "rank_biserial", "cohen_dz")}
     bounds = {"low": -test["high"], "high": -test["low"]}
     return test | negated | bounds | {"better": test["worse"], "worse": test["better"]}
-
-
-def p_text(p: float, equals: str = "") -> str:
-    """Return a p-value as all tables, pages and sentences print it: `0.012`, after `equals`, or `< 0.001`."""
-    return f"{equals}{p:.3f}" if p >= 0.001 else "< 0.001"

@@ -14,10 +14,11 @@ from scipy import stats
 from rankbench.core.errors import ConfigError, DataError
 from rankbench.core.rng import stream
 from rankbench.evaluation.beyond import Ratio
-from rankbench.evaluation.compare import FEW, LEVEL, Comparison, Effort, compare, holm, p_text, user_means
 from rankbench.evaluation.metrics import PerUser
 from rankbench.evaluation.summary import bootstrap_bounds, bootstrap_means, summarise
 from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
+from rankbench.judge.compare import FEW, LEVEL, Comparison, Effort, compare, holm, user_means
+from rankbench.judge.printing import p_text
 from rankbench.tracking.record import per_user_table
 
 

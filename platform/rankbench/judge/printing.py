@@ -1,0 +1,59 @@
+"""How every table, page and sentence prints a p-value, an interval, a difference, a share and several names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+MANY = 5  # most names that a sentence lists
+
+
+def p_text(p: float, equals: str = "") -> str:
+    """Return a p-value: `0.012`, after `equals`, or `< 0.001`."""
+    return f"{equals}{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
+def number(value: float | None) -> str:
+    """Return a metric with four digits, empty for None."""
+    return "" if value is None else f"{value:.4f}"
+
+
+def difference(value: float | None, digits: int = 4) -> str:
+    """Return a difference with its sign, empty for None."""
+    return "" if value is None else f"{value:+.{digits}f}"
+
+
+def interval(low: float | None, high: float | None, form: str = ".4f") -> str:
+    """Return the bounds of an interval, empty if there is none."""
+    return "" if low is None or high is None else f"{low:{form}} – {high:{form}}"
+
+
+def percent(part: float, form: str = ".0f") -> str:
+    """Return a part of 1 in percent."""
+    return f"{100 * part:{form}} %"
+
+
+def parts(shares: Iterable[float]) -> str:
+    """Return parts of one whole in percent, such as `20 / 50 / 30 %`."""
+    return " / ".join(f"{100 * share:.0f}" for share in shares) + " %"
+
+
+def share(part: int, whole: int) -> str:
+    """Return a number with its share of the whole; empty if there is no whole."""
+    return f"{part} ({percent(part / whole)})" if whole else ""
+
+
+def setting_text(params: dict[str, object]) -> str:
+    """Return parameters as `name=value` words."""
+    return " ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items())
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the names in one line, with semicolons between them if one contains a comma as in "BPR, MF", else with commas."""
+    names = list(names)
+    return ("; " if any("," in name for name in names) else ", ").join(names)
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Return names as part of a sentence: all of them, or the first few and the number of the others."""
+    shown = list(names) if len(names) <= MANY else [*names[: MANY - 1], f"{len(names) - MANY + 1} other models"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
