@@ -3,7 +3,7 @@
     python benchmarks/mutants.py --room losses --json found.json
     python benchmarks/mutants.py --check
 
-`--tree` names another checkout, of this commit or an earlier one. A mutant is killed if a test fails with it that passes without
+`--tree` names another checkout, of this or an earlier commit. A mutant is killed if a test fails with it that passes without
 it; SURVIVED means that its tests are blind; it is invalid if nothing can be said. The exit code is 1 unless all are killed.
 """
 
