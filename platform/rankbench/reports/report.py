@@ -12,7 +12,7 @@ from rankbench.core.files import write_text
 from rankbench.core.markdown import without_tags
 from rankbench.judge.printing import MANY, setting_text
 from rankbench.reports.budget import spent
-from rankbench.reports.conclusions import conclude, deciding_metric
+from rankbench.reports.conclusions import at_the_end, conclude, deciding_metric, ends_sentence, untuned
 from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, run_deviations, stand_ins
 from rankbench.reports.figure import Figure, styles
 from rankbench.reports.figures import convergence_figure, differences_figure, final_figure, pareto_figure, search_figure
@@ -23,7 +23,6 @@ from rankbench.reports.site import Site, page_kind
 from rankbench.reports.sweep_page import sweep_page
 from rankbench.reports.tables import Table, pairs_note, render
 from rankbench.reports.targets import time_to_target
-from rankbench.reports.tuning import at_the_end, ends_sentence, untuned
 from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, StoredSweep, SweepFile
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.links import RunLinks, run_links
