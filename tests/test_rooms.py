@@ -13,7 +13,6 @@ PACKAGE = ROOT / "platform" / "rankbench"
 
 # From the lowest floor to the highest: a room imports rooms that stand above it in this list, and no others.
 EDGES = {
-    "completion": set(),
     "core": set(),
     "data": {"core"},
     "fitting": {"core"},
@@ -50,7 +49,7 @@ EDGES = {
         "sweeps", "tracking", "views",
     },
     "cli": {
-        "api", "cluster", "completion", "contracts", "core", "data", "evaluation", "experiment", "fitting", "judge",
+        "api", "cluster", "contracts", "core", "data", "evaluation", "experiment", "fitting", "judge",
         "leaderboard", "reports", "reproduce", "schema", "studies", "sweeps", "tracking", "training", "views",
     },
 }  # fmt: skip

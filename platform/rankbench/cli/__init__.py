@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 import signal
 import sys
 from importlib import import_module
@@ -12,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from rankbench.cli.completion import VARIABLE, answer
 from rankbench.cli.console import SIGNALS, epilog
 from rankbench.cli.interrupts import watch
 from rankbench.cli.streams import ended, guard
@@ -33,8 +35,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(ctx: typer.Context, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
         from rankbench.cli.version import described_version
 
         print(f"rankbench {described_version()}")
@@ -71,6 +73,8 @@ _register()
 
 def main() -> None:
     """Entry point: every failure is one line on stderr and an exit code (2 input, 3 numeric, 4 cluster, 5 storage)."""
+    if VARIABLE in os.environ:
+        sys.exit(answer(app))
     watch(_CONTINUATIONS.get(_command(sys.argv[1:]), ""))
     guard()
     sys.exit(ended(lambda: _main(sys.argv[1:])))

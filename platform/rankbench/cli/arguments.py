@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.console import err
 
 SHOWN = 5  # skipped lines that are described
@@ -33,14 +34,23 @@ Plugin = Annotated[
         help="Load a file (or module) with your own losses, solvers, readers and so on; may be repeated.",
     ),
 ]
-Dataset = Annotated[str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.")]
-Method = Annotated[str, typer.Argument(help="A method's name (rankbench methods).")]
+Dataset = Annotated[
+    str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.", autocompletion=candidates.datasets)
+]
+Method = Annotated[str, typer.Argument(help="A method's name (rankbench methods).", autocompletion=candidates.methods)]
 Params = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[param=value]...", help="Parameters of the method; data.PATH=VALUE changes the card."),
+    typer.Argument(
+        metavar="[param=value]...",
+        help="Parameters of the method; data.PATH=VALUE changes the card.",
+        autocompletion=candidates.params,
+    ),
 ]
-Dtype = Annotated[str, typer.Option(help="float32 or float64.")]
-Device = Annotated[str, typer.Option(help="Device for gradient steps and inverses: cpu or cuda.")]
+Dtype = Annotated[str, typer.Option(help="float32 or float64.", autocompletion=candidates.one_of("float32", "float64"))]
+Device = Annotated[
+    str,
+    typer.Option(help="Device for gradient steps and inverses: cpu or cuda.", autocompletion=candidates.one_of("cpu", "cuda")),
+]
 Address = Annotated[
     str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise no cluster.")
 ]

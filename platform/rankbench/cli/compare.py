@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
 
@@ -23,9 +24,18 @@ EXAMPLES = """Examples:
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN RUN...", help="Folder, id, or start of the id of a record.")],
-    metric: Annotated[str, typer.Option(help="Per-user metric to compare; every run must have it.")] = "ndcg@20",
-    baseline: Annotated[str | None, typer.Option(help="One of the runs; all others are also compared with it.")] = None,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN RUN...", help="Folder, id, or start of the id of a record.", autocompletion=candidates.runs
+        ),
+    ],
+    metric: Annotated[
+        str, typer.Option(help="Per-user metric to compare; every run must have it.", autocompletion=candidates.metrics)
+    ] = "ndcg@20",
+    baseline: Annotated[
+        str | None, typer.Option(help="One of the runs; all others are also compared with it.", autocompletion=candidates.runs)
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     json: Json = False,
     plugin: Plugin = None,

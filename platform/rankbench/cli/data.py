@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, epilog, err, out, phase_progress, print_json, print_table, program
 
@@ -55,7 +56,12 @@ def _number(count: int | None, counted: str | None) -> str:
 @app.command(epilog="Example:\n\n  rankbench data fetch movielens-1m")
 def fetch(
     datasets: Annotated[
-        list[str], typer.Argument(metavar="DATASET...", help="Names of datasets (rankbench data list) or card files.")
+        list[str],
+        typer.Argument(
+            metavar="DATASET...",
+            help="Names of datasets (rankbench data list) or card files.",
+            autocompletion=candidates.datasets,
+        ),
     ],
     json: Json = False,
     plugin: Plugin = None,
@@ -93,7 +99,9 @@ def fetch(
     "  rankbench data describe gowalla --verify"
 )
 def describe(
-    dataset: Annotated[str, typer.Argument(help="Name of a dataset (rankbench data list) or a card file.")],
+    dataset: Annotated[
+        str, typer.Argument(help="Name of a dataset (rankbench data list) or a card file.", autocompletion=candidates.datasets)
+    ],
     plot: Annotated[
         Path | None, typer.Option(help="Write activity and popularity curves to this .png, .pdf or .svg file.")
     ] = None,

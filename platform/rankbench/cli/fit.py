@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.arguments import Address, Device, Memory, Params, Plugin, Resume, Workers
 from rankbench.cli.console import Json, err, out, phase_progress, print_json, program
 from rankbench.cli.plan_of_fit import DryRun, Nodes
@@ -29,9 +30,16 @@ EXAMPLES = """Examples:
 
 def fit(
     dataset: Annotated[
-        str | None, typer.Argument(help="A dataset's name (rankbench data list) or a card file; with --from, one of those.")
+        str | None,
+        typer.Argument(
+            help="A dataset's name (rankbench data list) or a card file; with --from, one of those.",
+            autocompletion=candidates.datasets,
+        ),
     ] = None,
-    method: Annotated[str | None, typer.Argument(help="A method's name (rankbench methods); not with --from.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Argument(help="A method's name (rankbench methods); not with --from.", autocompletion=candidates.methods),
+    ] = None,
     params: Params = None,
     source: Annotated[
         tuple[str, str] | None,
@@ -51,7 +59,11 @@ def fit(
         typer.Option(min=0, help="Seed of methods that use random numbers.  [default: 0; with --from that of the final run]"),
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="float32 or float64.  [default: float32; with --from that of the final run]")
+        str | None,
+        typer.Option(
+            help="float32 or float64.  [default: float32; with --from that of the final run]",
+            autocompletion=candidates.one_of("float32", "float64"),
+        ),
     ] = None,
     address: Address = None,
     workers: Workers = 1,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin, SkipBad, Tags, comma_separated, skipping
 from rankbench.cli.console import Json, clock, epilog, err, out, phase_progress, print_json, print_table
 from rankbench.cli.run_by_default import RunByDefault
@@ -43,12 +44,18 @@ app = typer.Typer(
 Methods = Annotated[
     str | None,
     typer.Option(
-        "--methods", help="Methods and encoders, patterns or family:NAME, comma-separated; !NAME leaves out. Default: all."
+        "--methods",
+        help="Methods and encoders, patterns or family:NAME, comma-separated; !NAME leaves out. Default: all.",
+        autocompletion=candidates.selected_methods,
     ),
 ]
 Datasets = Annotated[
     str | None,
-    typer.Option("--datasets", help="Datasets or patterns, comma-separated; !NAME leaves out. Default: all that can be had."),
+    typer.Option(
+        "--datasets",
+        help="Datasets or patterns, comma-separated; !NAME leaves out. Default: all that can be had.",
+        autocompletion=candidates.selected_datasets,
+    ),
 ]
 Store = Annotated[
     Path | None,
@@ -61,7 +68,9 @@ Store = Annotated[
 Shown = Annotated[
     int | None, typer.Option("--threads", min=1, help="Show entries with this number of threads. Default: that of most.")
 ]
-Metric = Annotated[str, typer.Option("--metric", help="Metric that chooses on the validation set.")]
+Metric = Annotated[
+    str, typer.Option("--metric", help="Metric that chooses on the validation set.", autocompletion=candidates.metrics)
+]
 
 
 @app.command("run", epilog=epilog(EXAMPLES))
@@ -170,7 +179,11 @@ def show(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option("--metric", help="Metric to rank by; entries that were chosen by it, if any were. Default: that of most."),
+        typer.Option(
+            "--metric",
+            help="Metric to rank by; entries that were chosen by it, if any were. Default: that of most.",
+            autocompletion=candidates.metrics,
+        ),
     ] = None,
     threads: Shown = None,
     rope: Annotated[

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
 from rankbench.core.errors import require
@@ -26,7 +27,11 @@ EXAMPLES = """Examples:
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(help="A method, to list its parameters; or a pattern or family:NAME, to list methods.")
+        str | None,
+        typer.Argument(
+            help="A method, to list its parameters; or a pattern or family:NAME, to list methods.",
+            autocompletion=candidates.selected_methods,
+        ),
     ] = None,
     encoder: Annotated[
         str | None, typer.Option(metavar="NAME", help="List the parameters of this encoder, too; for a loss of gradient steps.")

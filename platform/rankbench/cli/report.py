@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, err, out, print_json, print_table
 
@@ -29,12 +30,19 @@ def report(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SWEEP|FILE]", help="A sweep (id, start of the id, or folder) or an experiment. Default: the newest sweep."
+            metavar="[SWEEP|FILE]",
+            help="A sweep (id, start of the id, or folder) or an experiment. Default: the newest sweep.",
+            autocompletion=candidates.sweeps_and_experiments,
         ),
     ] = None,
-    format: Annotated[str, typer.Option(help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")] = "table",
+    format: Annotated[
+        str, typer.Option(help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.", autocompletion=candidates.one_of(*FORMATS))
+    ] = "table",
     metrics: Annotated[
-        str | None, typer.Option(help="Metrics of the table, comma-separated, such as recall@20,ndcg@20.")
+        str | None,
+        typer.Option(
+            help="Metrics of the table, comma-separated, such as recall@20,ndcg@20.", autocompletion=candidates.metrics
+        ),
     ] = None,
     to: Annotated[Path | None, typer.Option("--out", help="Write pages, tables and plots to this folder.")] = None,
     all: Annotated[bool, typer.Option("--all", help="Write an index and a report of every experiment.")] = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.arguments import SkipBad, Tags, comma_separated, skipping
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table
 from rankbench.cli.run_by_default import RunByDefault
@@ -43,9 +44,19 @@ app = typer.Typer(
 )
 
 Tables = Annotated[
-    list[str] | None, typer.Argument(metavar="[PAPER[/TABLE]]...", help="Papers and tables, such as talos/3.1. Default: all.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[PAPER[/TABLE]]...",
+        help="Papers and tables, such as talos/3.1. Default: all.",
+        autocompletion=candidates.tables,
+    ),
 ]
-Datasets = Annotated[str | None, typer.Option("--datasets", help="Only these datasets of the tables, comma-separated.")]
+Datasets = Annotated[
+    str | None,
+    typer.Option(
+        "--datasets", help="Only these datasets of the tables, comma-separated.", autocompletion=candidates.selected_datasets
+    ),
+]
 Store = Annotated[
     Path | None,
     typer.Option(
@@ -93,7 +104,11 @@ def reproduce(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", help="Device for gradient steps and inverses: cpu or cuda. Default: as in the file."),
+        typer.Option(
+            "--device",
+            help="Device for gradient steps and inverses: cpu or cuda. Default: as in the file.",
+            autocompletion=candidates.one_of("cpu", "cuda"),
+        ),
     ] = None,
     gpus: Annotated[
         float | None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.arguments import (
     Address,
     Dataset,
@@ -55,7 +56,10 @@ def run(
     params: Params = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the method and of the bootstrap.")] = 0,
     dtype: Dtype = "float32",
-    metrics: Annotated[str | None, typer.Option(help="Metrics, comma-separated, such as recall,ndcg@100,auc.")] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Metrics, comma-separated, such as recall,ndcg@100,auc.", autocompletion=candidates.metrics),
+    ] = None,
     cutoffs: Annotated[str | None, typer.Option(help="Lengths k of the lists, comma-separated.  [default: 10,20,50]")] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Number of threads, at most 4 per processor.  [default: one per processor]")

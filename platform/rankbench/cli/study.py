@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.console import Json, out, phase_progress, print_json, print_table
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ EXAMPLES = """Examples:
 
 
 def study(
-    name: Annotated[str | None, typer.Argument(help="Name of a study. Default: list all studies.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a study. Default: list all studies.", autocompletion=candidates.studies)
+    ] = None,
     params: Annotated[list[str] | None, typer.Argument(metavar="[param=value]...", help="Parameters of the study.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
     to: Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table, program
 from rankbench.cli.run_by_default import RunByDefault
@@ -51,10 +52,16 @@ app = typer.Typer(
 def sweep(
     experiment: Annotated[
         Path | None,
-        typer.Argument(help="An experiment file; a bare name is looked up in experiments/. Or give --datasets and --methods."),
+        typer.Argument(
+            help="An experiment file; a bare name is looked up in experiments/. Or give --datasets and --methods.",
+            autocompletion=candidates.experiments,
+        ),
     ] = None,
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="[path=value]...", help="Changes to the file, such as search.trials=5.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[path=value]...", help="Changes to the file, such as search.trials=5.", autocompletion=candidates.changes
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest sweep of this experiment.")] = False,
     take_over: Annotated[
@@ -66,6 +73,7 @@ def sweep(
             "--datasets",
             metavar="PATTERN",
             help="Datasets: names, patterns such as 'movielens-*', all; '!NAME' leaves out. With a file, those of its own.",
+            autocompletion=candidates.selected_datasets,
         ),
     ] = None,
     methods: Annotated[
@@ -74,10 +82,14 @@ def sweep(
             "--methods",
             metavar="PATTERN",
             help="Methods: names, patterns such as 'deql*', family:NAME, all; '!NAME' leaves out. With a file, its own.",
+            autocompletion=candidates.selected_methods,
         ),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option("--metric", help="Metric on valid that settings are chosen by, such as ndcg@20.")
+        str | None,
+        typer.Option(
+            "--metric", help="Metric on valid that settings are chosen by, such as ndcg@20.", autocompletion=candidates.metrics
+        ),
     ] = None,
     search: Annotated[
         str | None,
@@ -245,7 +257,10 @@ def _command(
     return shlex.join(words)
 
 
-SweepName = Annotated[str | None, typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.")]
+SweepName = Annotated[
+    str | None,
+    typer.Argument(help="Folder, id, or start of the id of a sweep. Default: the newest.", autocompletion=candidates.sweeps),
+]
 
 
 @app.command(epilog="Examples:\n\n  rankbench sweep status\n\n  rankbench sweep status demo-1f2e --json")

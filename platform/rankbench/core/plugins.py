@@ -230,16 +230,6 @@ def _problem(plugin: Plugin, error: BaseException) -> str:
 
 
 @contextmanager
-def without_configured() -> Iterator[None]:
-    """Load no plugins of installed packages and of RANKBENCH_PLUGINS in the block."""
-    before, _configured[:] = list(_configured), [True]
-    try:
-        yield
-    finally:
-        _configured[:] = before
-
-
-@contextmanager
 def exits_are_errors(source: str) -> Iterator[None]:
     """Raise ConfigError where foreign code calls sys.exit, which would end the command, or the worker without a reason."""
     try:

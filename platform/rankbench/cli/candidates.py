@@ -1,0 +1,179 @@
+"""Words that may stand in an argument or an option, for the completion of a shell: each with what it means.
+
+Typer calls these functions and leaves out what does not begin as the incomplete word does.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+from rankbench.core.errors import RankbenchError
+from rankbench.core.params import Choice, Fixed
+
+Candidates = list[tuple[str, str]]
+Values = Mapping[str, tuple[str, list[str]]]  # what each name means, and values that it may have
+
+
+def one_of(*words: str) -> Callable[[], list[str]]:
+    return lambda: [*words]
+
+
+def datasets() -> list[str]:
+    from rankbench.core.environment import Environment
+    from rankbench.data.cards import card_names
+
+    return [*card_names(Environment.from_env())]
+
+
+def methods() -> Candidates:
+    return [(name, about["title"]) for name, about in _all_methods().items()]
+
+
+def selected_datasets(incomplete: str) -> Candidates:
+    return _in_list(incomplete, [("all", "every dataset"), *((name, "") for name in datasets())])
+
+
+def selected_methods(incomplete: str) -> Candidates:
+    from rankbench.fitting.families import FAMILIES
+    from rankbench.sweeps.selection import families
+
+    by_family = [(f"family:{name}", FAMILIES.get(name, "")) for name in families()]
+    return _in_list(incomplete, [("all", "every method"), *by_family, *methods()])
+
+
+def params(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Parameters of the command's method that are not given yet; after `name=`, its values."""
+    return _assignments(_all_methods()[ctx.params["method"]]["params"], ctx.params.get("params"), incomplete)
+
+
+def experiments() -> list[str]:
+    from rankbench.core.environment import Environment
+    from rankbench.schema.find import experiment_files
+
+    return [path.stem for path in experiment_files(Environment.from_env())]
+
+
+def changes(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Keys of an experiment file that are not given yet; after `key=`, the values that its type lists."""
+    from rankbench.schema.experiment import ExperimentSpec
+
+    return _assignments(dict(_keys(ExperimentSpec, "")), ctx.params.get("changes"), incomplete)
+
+
+def sweeps() -> list[str]:
+    return _records("sweeps/*/sweep.json")
+
+
+def sweeps_and_experiments() -> list[str]:
+    return sweeps() + experiments()
+
+
+def runs() -> list[str]:
+    return _records("runs/[!.]*/record.json", "sweeps/*/records/[!.]*/record.json")
+
+
+def metrics(incomplete: str) -> Candidates:
+    from rankbench.evaluation.metrics import DEFAULT_METRICS
+
+    return _in_list(incomplete, [(name, "") for name in (*DEFAULT_METRICS, *(f"{name}@20" for name in DEFAULT_METRICS))])
+
+
+def studies() -> list[str]:
+    from rankbench.studies.spec import registered
+
+    return [*registered().names()]
+
+
+def tables(ctx: typer.Context) -> list[str]:
+    from rankbench.api.reproduce import table_words
+    from rankbench.core.environment import Environment
+
+    return [name for name in table_words(Environment.from_env()) if name not in (ctx.params.get("tables") or ())]
+
+
+def _all_methods() -> dict[str, Any]:
+    """Return title and parameters of each method. They are kept in the cache folder until the code or a plugin changes, because
+    importing all methods takes seconds.
+    """
+    from rankbench.core.code import code_fingerprint
+    from rankbench.core.environment import Environment
+    from rankbench.core.files import write_json
+    from rankbench.core.plugins import load_configured
+
+    load_configured()
+    path = Environment.from_env().data / "completion.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if kept["code"] == code_fingerprint():
+            return {**kept["methods"]}
+    from rankbench.experiment.methods import registered
+
+    found = {
+        each.name: {
+            "title": each.title,
+            "params": {field.name: (field.metadata.get("help", ""), _values_of_parameter(field)) for field in each.fields()},
+        }
+        for each in registered()
+    }
+    with suppress(RankbenchError, OSError):
+        write_json(path, {"code": code_fingerprint(), "methods": found})
+    return found
+
+
+def _in_list(incomplete: str, words: Iterable[tuple[str, str]]) -> Candidates:
+    """Complete the last word of a comma-separated list; a word to leave out begins with `!`."""
+    head = re.match(r"(.*,)?!?", incomplete)[0]  # type: ignore[index]  # matches any text
+    return [(head + word, text) for word, text in words]
+
+
+def _assignments(values: Values, given: Iterable[str] | None, incomplete: str) -> Candidates:
+    name, sign, _ = incomplete.partition("=")
+    if sign:
+        return [(f"{name}={word}", "") for word in values[name][1]]
+    before = {word.partition("=")[0] for word in given or ()}
+    return [(f"{each}=", text) for each, (text, _) in values.items() if each not in before]
+
+
+def _values_of_parameter(field: Any) -> list[str]:
+    """Return the values that the type of a parameter allows, or those that the papers tried, and its default."""
+    annotation, found = str(field.type), [] if field.default is None else [field.default]
+    if literal := re.search(r"Literal\[(.*?)\]", annotation):
+        found += ast.literal_eval(f"({literal[1]},)")
+    elif annotation == "bool":
+        found += [True, False]
+    elif isinstance(values := field.metadata.get("values"), Choice):
+        found += values.values
+    elif isinstance(values, Fixed) and " " not in str(values):  # no sentence
+        found.append(values.value)
+    return list(dict.fromkeys(str(each).lower() if isinstance(each, bool) else str(each) for each in found))
+
+
+def _keys(model: Any, prefix: str) -> Iterable[tuple[str, tuple[str, list[str]]]]:
+    """Yield the dotted keys of an experiment file, each with its meaning and the values that its type lists."""
+    hints = get_type_hints(model)
+    for name, field in model.model_fields.items():
+        if hasattr(hints[name], "model_fields"):
+            yield from _keys(hints[name], f"{prefix}{name}.")
+        else:
+            yield prefix + name, (field.description or "", _listed(hints[name]))
+
+
+def _listed(annotation: Any) -> list[str]:
+    if get_origin(annotation) is Literal:
+        return [str(each) for each in get_args(annotation)]
+    return [word for part in get_args(annotation) for word in _listed(part)]
+
+
+def _records(*patterns: str) -> list[str]:
+    """Return the names of the folders in the results whose files match."""
+    from rankbench.core.environment import Environment
+
+    results = Environment.from_env().results
+    return [path.parent.name for pattern in patterns for path in results.glob(pattern)]
