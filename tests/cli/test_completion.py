@@ -107,7 +107,8 @@ def test_zsh_and_fish(ask):
     for word, expected in (("eas", 0), ("nothing", 1)):
         line = ("rankbench", "run", "gowalla", word)
         assert ask(*line, shell="fish", _TYPER_COMPLETE_FISH_ACTION="is-args")[0] == expected
-    assert "surrogate=tanh" in ask("rankbench", "run", "gowalla", "psl", "surrogate=t", shell="fish")[1]
+    line = ("rankbench", "run", "gowalla", "psl", "surrogate=t")
+    assert "surrogate=tanh" in ask(*line, shell="fish", _TYPER_COMPLETE_FISH_ACTION="get-args")[1]
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,9 @@ def completion(
 
 
 def answer(app: Callable[..., object]) -> int:
-    """Print the words that may follow, as the shell expects them. Messages are not shown, because they would stand in the middle
-    of what the user types.
+    """Print the words that may follow, as the shell expects them.
+
+    Messages are not shown, because they would stand in the middle of what the user types.
     """
     begun = _join_words_of_bash() if os.environ[VARIABLE] == "complete_bash" else ""
     found, code = io.StringIO(), 0
