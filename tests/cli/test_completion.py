@@ -132,7 +132,7 @@ def test_an_unknown_shell_is_one_line(words, capsys):
 
 
 PLUGIN = """from dataclasses import dataclass
-from rankbench.core.config import Params
+from rankbench.core.params import Params
 from rankbench.losses.spec import loss
 @dataclass(frozen=True)
 class Mine(Params):
