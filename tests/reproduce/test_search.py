@@ -11,6 +11,7 @@ from rankbench.experiment.run import run
 from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredSearch
 from rankbench.reproduce.search import search
 from rankbench.reproduce.wanted import metrics_for, rows_of
 
@@ -115,4 +116,4 @@ def test_a_dry_run_does_not_write_the_store(home):
     read = Evidence(folder, read_only=True)
     line, _ = searched(next(iter(rows_of(paper_tables(home)))), "valid", home)
     read.add(line)
-    assert read.searches and not list(folder.iterdir())
+    assert read.lines(StoredSearch, "synthetic") and not list(folder.iterdir())
