@@ -180,7 +180,7 @@ class Fit(Writer):
         return ("fit", *self.setting, "--out", str(self.home.results / f"model-{number}"))
 
     def finished(self) -> dict[Hashable, Any]:
-        return {path: path.read_bytes() for path in self.home.results.glob("model-*/*")}
+        return {path: path.read_bytes() for path in self.home.results.glob("model-*[0-9]/*")}
 
     def check(self, number: int, again: Ended) -> None:
         assert again.code == (2 if "already exists" in again.err else 0), (number, again.err)
