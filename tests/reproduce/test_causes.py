@@ -8,10 +8,11 @@ from rankbench.cli import _main
 from rankbench.core.errors import ConfigError
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import by_cause, counts, off_cells
-from rankbench.reproduce.evidence import Evidence, used_params
-from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.wanted import rows_of
+
+from .stored import stored
 
 TABLE = """\
 name: toy-table2
@@ -42,18 +43,7 @@ def evidence(home, tables):
     evidence = Evidence(home.home / "experiments" / "evidence")
     for row in list(rows_of(tables))[:-1]:
         config = row.setting("printed", evidence)
-        given = {"params": used_params(config), "fit_on": row.part(config), "seed": 0, "dtype": "float32"}
-        given |= {"metrics": METRICS}
-        evidence.add(
-            StoredFit(
-                dataset="synthetic",
-                card=row.card_key,
-                fingerprint="f",
-                method=config.method,
-                **given,
-                run=f"final-{row.arm.label}",
-            )
-        )
+        evidence.add(stored(row, config, METRICS))
     return evidence
 
 

@@ -5,9 +5,10 @@ from scipy import stats
 
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.devices import Shift, fits_on_gpu, gpu_shift
-from rankbench.reproduce.evidence import Evidence, used_params
-from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.wanted import rows_of
+
+from .stored import stored
 
 TABLE = """\
 name: toy-table2
@@ -31,14 +32,7 @@ def measure(row, evidence, on_processors, on_gpu):
     config = row.setting("printed", evidence)
     means = [("cpu", mean) for mean in on_processors] + [("cuda", mean) for mean in on_gpu]
     for seed, (device, mean) in enumerate(means):
-        given = {"params": used_params(config), "fit_on": row.part(config), "seed": seed, "dtype": "float32"}
-        given |= {"metrics": {"recall@20": (mean, mean - 0.1, mean + 0.1)}}
-        run = f"final-{row.arm.label}-{seed}"
-        evidence.add(
-            StoredFit(
-                dataset="synthetic", card=row.card_key, fingerprint="f", method=config.method, **given, device=device, run=run
-            )
-        )
+        evidence.add(stored(row, config, {"recall@20": (mean, mean - 0.1, mean + 0.1)}, seed, device=device))
 
 
 def test_the_shift_is_the_mean_over_rows_with_seeds_on_both(rows, tmp_path):

@@ -3,10 +3,12 @@
 import pytest
 
 from rankbench.reproduce.catalogue import paper_tables
-from rankbench.reproduce.evidence import Evidence, used_params
-from rankbench.reproduce.lines import StoredFit, StoredSearch
+from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.lines import StoredSearch
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.wanted import rows_of
+
+from .stored import stored
 
 TABLE = """\
 name: toy-table2
@@ -48,14 +50,7 @@ def test_a_page_says_where_chosen_settings_come_from(rows, home, tmp_path):
     )  # fmt: skip
     for row, device in ((stated, "cpu"), (searched, "cuda")):
         config = row.setting("chosen", evidence)
-        given = {"params": used_params(config), "fit_on": row.part(config), "seed": 0, "dtype": "float32"}
-        given |= {"metrics": {"recall@20": (0.5, 0.4, 0.6)}}
-        run = f"final-{row.arm.label}"
-        evidence.add(
-            StoredFit(
-                dataset="synthetic", card=row.card_key, fingerprint="f", method=config.method, **given, device=device, run=run
-            )
-        )
+        evidence.add(stored(row, config, {"recall@20": (0.5, 0.4, 0.6)}, device=device))
     write_pages(tmp_path, [stated.table], evidence, home)
     assert "1 of the 2 fits in the evidence ran on a GPU." in (tmp_path / "README.md").read_text()
     lines = (tmp_path / "toy.md").read_text().splitlines()

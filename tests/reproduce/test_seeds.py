@@ -3,11 +3,12 @@
 import pytest
 
 from rankbench.reproduce.catalogue import paper_tables
-from rankbench.reproduce.evidence import Evidence, used_params
-from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.seeds import spreads
 from rankbench.reproduce.wanted import rows_of
+
+from .stored import stored
 
 TABLE = """\
 name: toy-table2
@@ -37,18 +38,7 @@ def evidence(home, tables):
         config = row.setting("printed", evidence)
         for seed, ndcg in enumerate(NDCG.get(row.arm.label, ())):
             metrics = {"recall@20": (0.2, 0.19, 0.21), "ndcg@20": (ndcg, ndcg - 0.03, ndcg + 0.03)}
-            given = {"params": used_params(config), "fit_on": row.part(config), "seed": seed, "dtype": "float32"}
-            given |= {"metrics": metrics}
-            evidence.add(
-                StoredFit(
-                    dataset="synthetic",
-                    card=row.card_key,
-                    fingerprint="f",
-                    method=config.method,
-                    **given,
-                    run=f"final-{row.arm.label}-{seed}",
-                )
-            )
+            evidence.add(stored(row, config, metrics, seed))
     return evidence
 
 
