@@ -17,7 +17,7 @@ from writers import (
     Fit,
     LargerFit,
     LargerRun,
-    Leaderboard,
+    LeaderboardWriters,
     Preparation,
     Reproduction,
     Run,
@@ -92,7 +92,7 @@ def test_a_killed_preparation_leaves_nothing_half_done(kind, times, seed, tmp_pa
     figure(f"data describe, SIGKILL at {times} drawn moments: the same rows, 0 left-overs")
 
 
-@campaign(leaderboard=(Leaderboard, 1, 0, 20), reproduction=(Reproduction, 2, 0, 20))
+@campaign(leaderboard=(LeaderboardWriters, 1, 0, 20), reproduction=(Reproduction, 2, 0, 20))
 @pytest.mark.fault("F17")
 def test_a_killed_writer_of_a_store_loses_no_line(kind, times, seed, tmp_path, figure):
     writing = kill(kind, Home(tmp_path / "home"), times, seed).writing
@@ -101,7 +101,7 @@ def test_a_killed_writer_of_a_store_loses_no_line(kind, times, seed, tmp_path, f
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("kind", "size"), [(Leaderboard, {"n_cards": 6}), (Reproduction, {"n_entries": 30})])
+@pytest.mark.parametrize(("kind", "size"), [(LeaderboardWriters, {"n_cards": 6}), (Reproduction, {"n_entries": 30})])
 @pytest.mark.fault("F17")
 def test_two_commands_at_once_run_each_entry_once(kind, size, tmp_path, figure):
     home = Home(tmp_path / "home")

@@ -20,9 +20,9 @@ import yaml
 from commands import TOUCHES_OF_A_LINE, Death, Ended, Home
 
 from rankbench.experiment.fitted_model import load
-from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.ledger_records import StoredFit
 
 NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
 ALONE = "--no-track"
@@ -323,7 +323,7 @@ class Store(Writer):
         raise NotImplementedError
 
 
-class Leaderboard(Store):
+class LeaderboardWriters(Store):
     methods = ("popularity", "random", "ease", "ials")
     n_cards = 21
 
@@ -338,7 +338,7 @@ class Leaderboard(Store):
         return self.n_cards * len(self.methods)
 
     def entries(self) -> list[Hashable]:
-        return [(each.dataset, each.entrant) for each in Results(self.store).all(Result)]
+        return [(each.dataset, each.entrant) for each in Leaderboard(self.store).all(Result)]
 
     def n_done(self, about: dict[str, Any]) -> int:
         """Return how many entries a command ran, by its JSON."""

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rankbench.judge.ranking import Standings, against_first
+from rankbench.judge.ranking import MethodRanking, against_first
 
 ROPE = 0.02
 RNG = np.random.default_rng(5)
@@ -24,7 +24,7 @@ OF_THE_AUTHORS = [
 def of(*columns, leader=None):
     """A standing with the order of the columns, in which the first is the best one by its ranks or as the test says."""
     values = np.column_stack(columns)
-    found = Standings(tuple(f"d{i}" for i in range(len(values))), tuple("abcdefg"[: values.shape[1]]), values)
+    found = MethodRanking(tuple(f"d{i}" for i in range(len(values))), tuple("abcdefg"[: values.shape[1]]), values)
     if leader is not None:
         found.__dict__["order"] = [leader, *(i for i in range(values.shape[1]) if i != leader)]
     return found

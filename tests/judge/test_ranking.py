@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from rankbench.judge.ranking import Standings, agreement, jackknife
+from rankbench.judge.ranking import MethodRanking, agreement, jackknife
 
 VALUES = np.random.default_rng(3).random((9, 5)) + np.linspace(0, 0.5, 5)
 
@@ -20,7 +20,7 @@ VALUES = np.random.default_rng(3).random((9, 5)) + np.linspace(0, 0.5, 5)
 def of(values):
     values = np.asarray(values, float)
     n, k = values.shape
-    return Standings(tuple(f"d{i}" for i in range(n)), tuple(f"m{j}" for j in range(k)), values)
+    return MethodRanking(tuple(f"d{i}" for i in range(n)), tuple(f"m{j}" for j in range(k)), values)
 
 
 def test_nemenyi_tells_the_pairs_apart_that_the_peer_does():
@@ -116,6 +116,6 @@ def test_leaving_out_a_dataset_that_decides_shows():
 
 def test_agreement_is_over_the_methods_of_both():
     board = of(VALUES)
-    other = Standings(board.datasets, ("m4", "m3", "other"), VALUES[:, [4, 3, 0]])
+    other = MethodRanking(board.datasets, ("m4", "m3", "other"), VALUES[:, [4, 3, 0]])
     found = agreement(board, {"same": board, "other": other, "none": of(VALUES[:, :1])})
     assert found == pytest.approx({"same": 1.0, "other": 1.0})

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rankbench.api.leaderboard import _boards
-from rankbench.leaderboard.board import Board, standings
-from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.board import Board, ranking_of
+from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import write_site
 
 
@@ -33,10 +33,10 @@ def test_methods_that_were_not_run_everywhere_are_left_out():
         entry("c", "ease", status="failed"), entry("c", "bpr", status="over budget"),
         entry("a", "late", status="not applicable"),
     ]  # fmt: skip
-    board = standings(results, "ndcg@20")
+    board = ranking_of(results, "ndcg@20")
     assert board.datasets == ("a", "b") and board.methods == ("bpr", "dense", "ease")
     np.testing.assert_array_equal(board.values, [[0.4, 0.5, 0.3], [0.1, np.nan, 0.2]])
-    assert standings([], "ndcg@20").methods == ()
+    assert ranking_of([], "ndcg@20").methods == ()
 
 
 def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
@@ -47,9 +47,9 @@ def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
         replace(each, metric="mrr@5", metrics={"mrr@5": (0.9, None, None)}) for each in results[:4] if each.entrant == "bpr"
     ]
     kept = [each for each in results if (each.dataset, each.entrant) not in {(one.dataset, one.entrant) for one in by_mrr}]
-    board = standings([*by_mrr, *kept], "ndcg@20")
+    board = ranking_of([*by_mrr, *kept], "ndcg@20")
     assert board.methods == ("ease", "ials") and not np.isnan(board.values).any()
-    store = Results(tmp_path / "store")
+    store = Leaderboard(tmp_path / "store")
     for each in (*by_mrr, *kept):
         store.add(each)
     (shown,) = _boards(("all",), ("all",), [*store.all(Result)], store.folder)
@@ -60,12 +60,12 @@ def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
 def test_a_dataset_where_only_a_method_that_is_left_out_has_a_result_is_left_out():
     results = [entry(dataset, name, 0.2) for dataset in "ab" for name in ("ease", "ials")]
     results += [entry("c", name, status="failed") for name in ("ease", "ials")] + [entry("c", "sl", 0.3)]
-    board = standings(results, "ndcg@20")
+    board = ranking_of(results, "ndcg@20")
     assert board.datasets == ("a", "b") and board.methods == ("ease", "ials")
 
 
 def test_only_entries_on_the_newest_data_are_shown(tmp_path):
-    store = Results(tmp_path)
+    store = Leaderboard(tmp_path)
     for name, card, started in (("ease", "new", "2026-02"), ("bpr", "old", "2026-01"), ("sl", "old", "2025-12")):
         store.add(replace(entry("a", name, 0.2), card=card, fingerprint=card, started_at=started))
     store.add(replace(entry("a", "slow", status="over budget"), card="new"))
@@ -101,10 +101,10 @@ def test_a_dataset_on_which_few_methods_were_run_stands_apart():
     results += [entry("held-out", name, 0.3) for name in methods[:2]]
     results += [entry("held-out", name, status="not applicable") for name in methods[2:]]
     board = Board(tuple(results), "10s", "ndcg@20")
-    assert board.standings.datasets == ("a", "b") and set(board.standings.methods) == set(methods)
+    assert board.ranking.datasets == ("a", "b") and set(board.ranking.methods) == set(methods)
     assert board.datasets_apart == {"held-out": 2} and board.left_out == {}
     assert any("held-out (2)" in line for line in board.conclusions())
     # It has a ranking of its own, and a third method there, of five, is enough for one with the others.
-    assert Board(tuple(results[10:]), "10s", "ndcg@20").standings.methods == ("ease", "ials")
-    more = standings([*results, entry("held-out", "bpr", 0.2)], "ndcg@20")
+    assert Board(tuple(results[10:]), "10s", "ndcg@20").ranking.methods == ("ease", "ials")
+    more = ranking_of([*results, entry("held-out", "bpr", 0.2)], "ndcg@20")
     assert more.datasets == ("a", "b", "held-out") and more.methods == ("bpr", "ease", "ials")

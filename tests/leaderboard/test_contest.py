@@ -16,14 +16,14 @@ from rankbench.leaderboard.attempt import Rules
 from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.contest import Entry, Plan, run
 from rankbench.leaderboard.entrants import entrants
-from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.results import Leaderboard, Result
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path, threads):
     """They decide whether it is done: what is late with one may be in time with two."""
     environment = Environment.from_env()
-    results, rules = Results(tmp_path), Rules("ndcg@20", MetricSet(("ndcg@20",)), n_threads=threads)
+    results, rules = Leaderboard(tmp_path), Rules("ndcg@20", MetricSet(("ndcg@20",)), n_threads=threads)
     card, size = load_card("synthetic", environment), Size(10, 10, 50, 250.0, 10)
     entry = Entry(entrants("ndcg@20")["popularity"], card, size, Budget(1.0), 1.0, results)
     small = SimpleNamespace(machines=[Machine(2, 1000)])
@@ -38,7 +38,7 @@ def contest(folder, names, monkeypatch, running=lambda name: None, end=None):
     """
     environment, rules = Environment.from_env(), Rules("ndcg@20", MetricSet(("ndcg@20",)))
     card, known = load_card("synthetic", environment), entrants("ndcg@20")
-    size, results = Size(10, 10, 50, 250.0, 10), Results(folder)
+    size, results = Size(10, 10, 50, 250.0, 10), Leaderboard(folder)
     entries = [Entry(known[name], card, size, Budget(1.0), 1.0, results, "data") for name in names]
     by_name, run_here, others = {each.entrant.name: each for each in entries}, [], []
 
@@ -67,7 +67,7 @@ def test_two_commands_at_once_run_each_entry_once(tmp_path, monkeypatch):
     first, others = contest(tmp_path, names, monkeypatch, running)
     assert second == [["random", "ease"], ["popularity"]]  # another command was running this one
     assert (first, others) == (["popularity"], ["random", "ease"])  # and these were done meanwhile
-    assert [each.entrant for each in Results(tmp_path).all(Result)] == ["ease", "popularity", "random"]
+    assert [each.entrant for each in Leaderboard(tmp_path).all(Result)] == ["ease", "popularity", "random"]
 
 
 def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(tmp_path, monkeypatch):
@@ -91,5 +91,5 @@ def test_a_plugin_that_never_returns_from_its_first_fit_has_failed_with_the_reas
         return slot.ending()
 
     contest(tmp_path, ["popularity"], monkeypatch, end=never)
-    (stored,) = Results(tmp_path).all(Result)
+    (stored,) = Leaderboard(tmp_path).all(Result)
     assert (stored.status, stored.reason) == ("failed", "warm-up had not ended after 300 s")

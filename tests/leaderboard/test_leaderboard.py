@@ -20,7 +20,7 @@ from rankbench.judge.compare import compare
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.contest import in_time
 from rankbench.leaderboard.entrants import entrants
-from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.results import Leaderboard, Result
 
 PLUGIN = r'''
 """Methods that misbehave."""
@@ -164,7 +164,7 @@ def test_copies_tie_and_a_method_that_learns_from_noise_is_last(cluster_board, t
     assert second["against_first"]["equal"] > 0.9 and second["wilcoxon_holm"][first["method"]] == 1.0
     assert others[-1]["method"] == "svd-noise" and others[-1]["mean_rank"] == 4.0
     # On each dataset, users do not tell the copies apart either, and tell both from noise.
-    results = Results(tmp_path / "results" / "leaderboard")
+    results = Leaderboard(tmp_path / "results" / "leaderboard")
     for dataset in results.datasets(Result):
         entries = results.lines(Result, dataset)
         users = {each.entrant: results.users_of(each, "ndcg@20") for each in entries}
@@ -226,7 +226,7 @@ def test_an_answer_counts_up_to_a_tenth_over_the_budget():
 @pytest.fixture
 def stored(tmp_path):
     """A store in which `sl` is best, `copy` equals `bpr`, and `ease` was not run everywhere."""
-    results = Results(tmp_path / "results" / "leaderboard")
+    results = Leaderboard(tmp_path / "results" / "leaderboard")
     for number, dataset in enumerate("abcdef"):
         base = 0.1 + number / 20
         for entrant, value in {"sl": base + 0.3, "bpr": base, "copy": base, "random": 0.01 if number else None}.items():
@@ -328,7 +328,7 @@ def test_a_wrong_word_is_one_line(board, words, told):
 
 
 def test_the_order_by_single_seeds_shows_what_chance_decides(tmp_path):
-    results = Results(tmp_path)
+    results = Leaderboard(tmp_path)
     for dataset in "abc":
         for entrant, seeds in {"sl": (0.4, 0.2, 0.4), "bpr": (0.3, 0.3, 0.25), "ease": (0.1,)}.items():
             results.add(replace(entry(dataset, entrant, sum(seeds) / len(seeds)), by_seed=seeds))
@@ -343,7 +343,7 @@ def test_the_table_has_the_methods_in_their_order(board, stored):
 
 
 def test_methods_without_a_common_dataset_have_pages_and_no_ranking(board, home):
-    results = Results(home / "results" / "leaderboard")
+    results = Leaderboard(home / "results" / "leaderboard")
     results.add(entry("a", "sl", 0.5))
     results.add(entry("b", "bpr", 0.4))
     assert board("show", "--rope", "0.01")["methods"] == []

@@ -8,7 +8,7 @@ import pytest
 
 from rankbench.core.errors import DataError
 from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.results import Leaderboard, Result
 
 
 def result(entrant="ease", allowed="30s/M", **other):
@@ -18,12 +18,12 @@ def result(entrant="ease", allowed="30s/M", **other):
 
 
 def test_what_was_added_is_read_again(tmp_path):
-    results = Results(tmp_path / "store")
+    results = Leaderboard(tmp_path / "store")
     first = result(params={"lam": 0.1234567890123}, metrics={"ndcg@20": (0.25, 0.2, 0.3), "coverage@20": (0.5, None, None)})
     table = pa.table({"user": ["b", "a"], "ndcg@20": np.array([0.1, 0.4], np.float32)})
     results.add(first, table)
     results.add(result("bpr", status="over budget", reason="the first fit was not complete in time"))
-    again = Results(tmp_path / "store")
+    again = Leaderboard(tmp_path / "store")
     assert [*again.all(Result)] == [*results.all(Result)] and len([*again.all(Result)]) == 2
     assert again.find(result()) == first
     users, values, _ = again.users_of(first, "ndcg@20")
@@ -32,10 +32,10 @@ def test_what_was_added_is_read_again(tmp_path):
 
 
 def test_another_budget_stays_and_the_same_entry_is_replaced(tmp_path):
-    results = Results(tmp_path)
+    results = Leaderboard(tmp_path)
     for allowed, tried in (("10s", 1), ("30s", 2), ("10s", 3)):
         results.add(result(allowed=allowed, tried=tried))
-    assert [(each.allowed, each.tried) for each in Results(tmp_path).all(Result)] == [("10s", 3), ("30s", 2)]
+    assert [(each.allowed, each.tried) for each in Leaderboard(tmp_path).all(Result)] == [("10s", 3), ("30s", 2)]
 
 
 CHANGES = [{"threads": 2}, {"metric": "recall@20"}, {"rules": "others"}, {"card": "other"}, {"fingerprint": "other"}]
@@ -47,28 +47,28 @@ def test_what_decides_a_result_is_part_of_its_key(tmp_path, change):
     one = result(fingerprint="data", tried=1, started_at="1")
     other = replace(one, tried=2, started_at="2", **change)
     for number, order in enumerate(([one, other, one], [other, one, other])):
-        results = Results(tmp_path / str(number))
+        results = Leaderboard(tmp_path / str(number))
         for each in order:
             results.add(each, pa.table({"user": ["a"], each.metric: np.array([each.tried], np.float32)}))
-        again = Results(tmp_path / str(number))
+        again = Leaderboard(tmp_path / str(number))
         assert sorted(each.tried for each in again.all(Result)) == [1, 2]
         assert [again.find(replace(each, tried=0)) for each in (one, other)] == [one, other]
         assert [again.users_of(each, each.metric)[1].tolist() for each in (one, other)] == [[1.0], [2.0]]
 
 
 def test_values_of_users_that_were_stored_by_budget_alone_are_read(tmp_path):
-    results = Results(tmp_path)
+    results = Leaderboard(tmp_path)
     results.add(result(), pa.table({"user": ["a"], "ndcg@20": np.array([0.5], np.float32)}))
     results.path_of_users(result()).rename(tmp_path / "users" / "lastfm" / "ease-30s-per-M.parquet")
     assert results.users_of(result(), "ndcg@20")[1].tolist() == [0.5]
 
 
 def test_a_broken_line_is_named(tmp_path):
-    Results(tmp_path).add(result())
+    Leaderboard(tmp_path).add(result())
     with (tmp_path / "lastfm.entries.jsonl").open("a") as file:
         file.write('{"dataset": "lastfm"}\n')
     with pytest.raises(DataError, match=r"lastfm.entries.jsonl:2: card: Field required"):
-        Results(tmp_path)
+        Leaderboard(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -86,24 +86,24 @@ def test_a_broken_line_is_named(tmp_path):
     ],
 )
 def test_what_cannot_be_of_an_entry_is_refused(tmp_path, change, told):
-    Results(tmp_path).add(result())
+    Leaderboard(tmp_path).add(result())
     path = tmp_path / "lastfm.entries.jsonl"
     path.write_text(path.read_text().replace(*change))
     with pytest.raises(DataError, match=told):
-        Results(tmp_path)
+        Leaderboard(tmp_path)
 
 
 def test_entries_of_two_processes_are_all_kept(tmp_path):
-    one, other = Results(tmp_path), Results(tmp_path)
+    one, other = Leaderboard(tmp_path), Leaderboard(tmp_path)
     one.add(result("ease"))
     other.add(result("bpr"))
     one.add(result("sl"))
-    assert [each.entrant for each in Results(tmp_path).all(Result)] == ["bpr", "ease", "sl"]
+    assert [each.entrant for each in Leaderboard(tmp_path).all(Result)] == ["bpr", "ease", "sl"]
     assert [each.entrant for each in one.all(Result)] == ["bpr", "ease", "sl"]
 
 
 def test_an_entry_on_data_that_have_changed_is_run_again(tmp_path):
-    results = Results(tmp_path)
+    results = Leaderboard(tmp_path)
     results.add(result(fingerprint="old"))
     results.add(result("slow", status="over budget"))
     assert results.find(result(fingerprint="old")) and not results.find(result(fingerprint="new"))
@@ -112,19 +112,19 @@ def test_an_entry_on_data_that_have_changed_is_run_again(tmp_path):
 
 def test_a_failure_replaces_nothing_that_was_measured(tmp_path):
     """Another machine may fail where this one did not."""
-    results = Results(tmp_path)
+    results = Leaderboard(tmp_path)
     measured = result(metrics={"ndcg@20": (0.25, 0.2, 0.3)})
     results.add(measured)
     results.add(result(status="failed", reason="needs 1 GB of memory"))
-    assert [*Results(tmp_path).all(Result)] == [measured]
+    assert [*Leaderboard(tmp_path).all(Result)] == [measured]
     results.add(result("bpr", status="over budget", reason="late"))
     results.add(result("bpr", status="failed", reason="died"))
-    assert [each.status for each in Results(tmp_path).all(Result)] == ["failed", "finished"]
+    assert [each.status for each in Leaderboard(tmp_path).all(Result)] == ["failed", "finished"]
 
 
 def test_values_of_users_belong_to_the_measurement_that_they_came_with(tmp_path):
     """The line of an entry travels with the store, the values of its users do not."""
-    results = Results(tmp_path)
+    results = Leaderboard(tmp_path)
     table = pa.table({"user": ["a", "b"], "ndcg@20": np.array([0.1, 0.4], np.float32)})
     results.add(result(started_at="2026-11-24"), table)
     results.add(replace(result(), started_at="2026-11-25"))
@@ -135,13 +135,13 @@ def test_values_of_users_belong_to_the_measurement_that_they_came_with(tmp_path)
 
 
 def test_users_without_a_history_are_stored_and_named_where_there_are_any(tmp_path):
-    results = Results(tmp_path / "store")
+    results = Leaderboard(tmp_path / "store")
     metrics = {"ndcg@20": (0.5, None, None)}
     for dataset, users in (("lastfm", {}), ("steam", {"measured": 6365, "without_history": 1285})):
         for entrant in ("ease", "bpr"):
             results.add(replace(result(entrant), dataset=dataset, metrics=metrics, users=users))
     assert "without_history" not in (tmp_path / "store" / "lastfm.entries.jsonl").read_text()
-    lines = Board(tuple(Results(tmp_path / "store").all(Result)), "30s/M", "ndcg@20").conclusions()
+    lines = Board(tuple(Leaderboard(tmp_path / "store").all(Result)), "30s/M", "ndcg@20").conclusions()
     assert [line for line in lines if "history" in line] == [
         "Users without a history, who are measured as `cold_users` in the card says: 1,285 on steam."
     ]

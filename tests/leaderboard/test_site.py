@@ -14,7 +14,7 @@ import pytest
 from rankbench.core.config import scalar
 from rankbench.experiment.job import configure
 from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import command, write_site, write_summary
 from rankbench.leaderboard.ties import ties
 
@@ -24,7 +24,7 @@ QUALITY = {"sl": 0.5, "bpr": 0.3, "copy": 0.3, "random": 0.1}
 
 def filled(folder):
     """A store of four methods on five datasets at two budgets, in which `copy` is `bpr` for every user."""
-    results = Results(folder)
+    results = Leaderboard(folder)
     for dataset in ("ml", "lastfm", "wiki", "beauty", "games"):
         noise = RNG.random(300)
         for allowed, seconds in (("30s/M", 12.0), ("10s", 10.0)):
@@ -91,10 +91,10 @@ def test_equal_methods_are_not_told_apart_on_a_dataset(site):
 
 def test_verdicts_travel_with_the_store_and_those_of_other_entries_do_not_count(tmp_path):
     def tied(ranked):
-        return ties(ranked, "ndcg@20", Results(tmp_path))
+        return ties(ranked, "ndcg@20", Leaderboard(tmp_path))
 
     filled(tmp_path)
-    bpr, copy, random, sl = (each for each in Results(tmp_path).lines(Result, "lastfm") if each.allowed == "10s")
+    bpr, copy, random, sl = (each for each in Leaderboard(tmp_path).lines(Result, "lastfm") if each.allowed == "10s")
     ranked = [sl, bpr, copy, random]
     found = tied(ranked)
     assert found.best == "sl" and found.equal == () and set(found.worse) == {"bpr", "copy", "random"}

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import spearmanr
 
-from rankbench.judge.ranking import Standings, performance_space
+from rankbench.judge.ranking import MethodRanking, performance_space
 from rankbench.leaderboard.traits import correlations, traits
 
 VALUES = np.random.default_rng(1).random((8, 4))
@@ -13,7 +13,7 @@ VALUES = np.random.default_rng(1).random((8, 4))
 
 def board(values):
     n, k = values.shape
-    return Standings(tuple(f"d{i}" for i in range(n)), tuple(f"m{j}" for j in range(k)), values)
+    return MethodRanking(tuple(f"d{i}" for i in range(n)), tuple(f"m{j}" for j in range(k)), values)
 
 
 def test_traits_are_those_of_loops():

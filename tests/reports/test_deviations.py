@@ -8,7 +8,7 @@ from rankbench.core.config import validate
 from rankbench.judge.printing import listed
 from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, protocol_deviations
 from rankbench.reports.report import sweep_table, write_report
-from rankbench.reports.rows import Row
+from rankbench.reports.rows import ReportRow
 from rankbench.schema.experiment import ExperimentSpec, NotRun
 
 
@@ -78,7 +78,7 @@ def deviations(rows, arms=ARMS, protocol=PROTOCOL):
     """Deviations of rows, given as name → (number of settings tried, parameters)."""
     content = {"name": "x", "datasets": ["synthetic"], "arms": arms, "protocol": protocol}
     made = [
-        replace(Row("synthetic", name, "sl", params, {}, {}, 1, 0.0, 0), chosen_of=tried)
+        replace(ReportRow("synthetic", name, "sl", params, {}, {}, 1, 0.0, 0), chosen_of=tried)
         for name, (tried, params) in rows.items()
     ]
     return protocol_deviations(validate(ExperimentSpec, content, "x.yaml"), made)

@@ -27,7 +27,7 @@ from rankbench.reports.figures import (
     search_figure,
     searched,
 )  # fmt: skip
-from rankbench.reports.rows import Cell, Row
+from rankbench.reports.rows import Cell, ReportRow
 from rankbench.reports.tables import Table
 from rankbench.views.notebook import drawing
 
@@ -48,7 +48,7 @@ OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "
 def row(arm, mean, seconds, memory=1.0, dataset="x", published=None):
     cells = {"ndcg@20": Cell(mean, mean - 0.01, mean + 0.01, published)}
     paper = {"ndcg@20": published} if published else {}
-    return Row(dataset, arm, "m", {}, cells, {"fit": seconds}, 1, memory, 1, published=paper)
+    return ReportRow(dataset, arm, "m", {}, cells, {"fit": seconds}, 1, memory, 1, published=paper)
 
 
 def table_of(*rows):

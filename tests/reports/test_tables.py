@@ -10,7 +10,7 @@ import pytest
 
 from rankbench.judge.compare import compare
 from rankbench.reports.report import sweep_table, write_report
-from rankbench.reports.rows import Cell, Row
+from rankbench.reports.rows import Cell, ReportRow
 from rankbench.reports.tables import Table, as_json, columns, frame_of, render
 from rankbench.tracking.record import Measured
 
@@ -197,7 +197,7 @@ def test_a_sweep_that_is_not_finished_and_one_without_any_run_can_be_shown(sweep
 def test_the_places_of_equal_means_are_shared_and_a_dataset_has_its_own():
     def row(dataset, arm, mean, popularity):
         cells = {"ndcg@20": Cell(mean, None, None), "popularity@20": Cell(popularity, None, None)}
-        return Row(dataset, arm, "m", {}, cells, {}, 1, 1, 1)
+        return ReportRow(dataset, arm, "m", {}, cells, {}, 1, 1, 1)
 
     means = {"x": [0.3, 0.3, 0.2, 0.1], "y": [0.1, 0.5], "z": [0.4]}
     rows = [row(dataset, f"{dataset}{i}", mean, i) for dataset, values in means.items() for i, mean in enumerate(values)]
@@ -213,7 +213,7 @@ def test_the_places_of_equal_means_are_shared_and_a_dataset_has_its_own():
 
 
 def test_markdown_cells_hold_no_bars_and_no_tags():
-    row = Row("x", "a|b <img src=1> p < 1", "m", {}, {"ndcg@20": Cell(0.1, None, None)}, {}, 1, 1, 1)
+    row = ReportRow("x", "a|b <img src=1> p < 1", "m", {}, {"ndcg@20": Cell(0.1, None, None)}, {}, 1, 1, 1)
     line = render(Table("t", ("ndcg@20",), (row,)), "md").splitlines()[-1]
     assert "a\\|b &lt;img src=1> p < 1" in line
 
@@ -243,7 +243,9 @@ def test_what_was_measured_before_its_data_were_lost_stays(make_run, make_sweep)
 
 def test_a_parameter_that_many_rows_share_is_told_once():
     def row(arm, **params):
-        return Row("d", arm, "m", params, {"ndcg@20": Cell(0.1, 0.0, 0.2, None, None)}, {}, 1, 1.0, 1, stated=tuple(params))
+        return ReportRow(
+            "d", arm, "m", params, {"ndcg@20": Cell(0.1, 0.0, 0.2, None, None)}, {}, 1, 1.0, 1, stated=tuple(params)
+        )
 
     rows = [row(f"a{i}", epochs=60, tau=0.1 * i, batch_size=8) for i in range(5)]
     assert Table("t", ("ndcg@20",), (*rows[:4], row("ease", lam=3))).common == {}  # of four rows

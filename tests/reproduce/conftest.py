@@ -8,8 +8,8 @@ import pytest
 
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence, used_params
-from rankbench.reproduce.lines import StoredFit
-from rankbench.reproduce.wanted import rows_of
+from rankbench.reproduce.ledger_records import StoredFit
+from rankbench.reproduce.required_fits import rows_of
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, write_record
 
 TABLE_1 = """\

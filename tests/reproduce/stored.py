@@ -1,7 +1,7 @@
 """The line of a fit that was not made."""
 
 from rankbench.reproduce.evidence import used_params
-from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.ledger_records import StoredFit
 
 
 def stored(row, config, metrics, seed=0, **about):

@@ -16,10 +16,10 @@ from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.engine import BudgetedRun, run_within_budget
 from rankbench.reproduce.evidence import Evidence, stored_fit
-from rankbench.reproduce.lines import StoredFit, StoredStudy
+from rankbench.reproduce.ledger_records import StoredFit, StoredStudy
+from rankbench.reproduce.required_fits import metrics_for, required_fits, rows_of
 from rankbench.reproduce.schedule import tasks
 from rankbench.reproduce.simulations import SIMULATIONS, simulate
-from rankbench.reproduce.wanted import metrics_for, rows_of, wanted_fits
 from rankbench.tracking.record import write_record
 
 
@@ -124,7 +124,7 @@ def test_a_measured_fit_is_not_wanted_again(home):
     tables = paper_tables(home)
     evidence = Evidence(home.home / "experiments" / "evidence")
     rows = list(rows_of(tables))
-    fits = [fit for fit in wanted_fits(rows, evidence) if fit.config.method == "ease"]
+    fits = [fit for fit in required_fits(rows, evidence) if fit.config.method == "ease"]
     assert {fit.origin: fit.config.flat["lam"] for fit in fits} == {"printed": 10, "as published": 3}
     for fit in fits:
         measure(fit, evidence, home, tables)
@@ -167,7 +167,7 @@ arms: [{name: Popularity, method: popularity, published: {synthetic: {auc: 0.7}}
     )
     tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
     (row,) = rows_of([table for table in tables if table.name == "toy/3"])
-    (fit,) = wanted_fits([row], evidence)
+    (fit,) = required_fits([row], evidence)
     measure(fit, evidence, home, tables)
     (standing,) = measurements(row, evidence)
     assert [(cell.metric, cell.published) for cell in standing.cells] == [("auc", 0.7)] and 0.5 < standing.cells[0].mean < 1
@@ -176,7 +176,7 @@ arms: [{name: Popularity, method: popularity, published: {synthetic: {auc: 0.7}}
 def test_what_another_machine_measured_is_fitted_again_if_that_stage_is_named(home):
     tables = paper_tables(home)
     evidence = Evidence(home.home / "experiments" / "evidence")
-    fits = [fit for fit in wanted_fits(rows_of(tables), evidence) if fit.config.method == "ease"]
+    fits = [fit for fit in required_fits(rows_of(tables), evidence) if fit.config.method == "ease"]
     elsewhere, here = (measure(fit, evidence, home, tables) for fit in fits)
     write_record(home.results / "runs", here.record, here.per_user)
     assert all(task.stage != "again" for task in agenda(["toy"], home).tasks)
@@ -188,7 +188,7 @@ def test_what_another_machine_measured_is_fitted_again_if_that_stage_is_named(ho
 
 def test_a_run_of_another_command_is_taken_over(home):
     tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
-    (fit,) = [fit for fit in wanted_fits(rows_of(tables), evidence) if fit.config.method == "popularity"]
+    (fit,) = [fit for fit in required_fits(rows_of(tables), evidence) if fit.config.method == "popularity"]
     job = Job(fit.card, (fit.config,), fit.part, "test", metrics_for("synthetic", tables), seed=fit.seed)
     (outcome,) = run(job, home)
     for revision, adopted in (("abc+changes", 0), ("abc", 1)):  # nobody knows the code of the first
@@ -203,7 +203,7 @@ def test_cells_are_counted_with_those_that_cannot_be_measured(home):
     tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
     before = counts(tables, {"toy/1", "toy/2"}, evidence, home)
     assert (before["toy/1"].published, before["toy/1"].data_here, before["toy/1"].measured) == (5, 5, 0)
-    for fit in wanted_fits(rows_of(tables), evidence):
+    for fit in required_fits(rows_of(tables), evidence):
         measure(fit, evidence, home, tables)
     after = counts(tables, {"toy/1", "toy/2"}, evidence, home)
     assert (after["toy/1"].measured, after["toy/1"].on_test) == (3, 2)  # EDLAE waits for its search

@@ -10,7 +10,7 @@ from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import by_cause, counts, off_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
-from rankbench.reproduce.wanted import rows_of
+from rankbench.reproduce.required_fits import rows_of
 
 from .stored import stored
 

@@ -7,8 +7,8 @@ import pytest
 from rankbench.reproduce.agreement import agreements
 from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredClaim
-from rankbench.reproduce.wanted import rows_of
+from rankbench.reproduce.ledger_records import StoredClaim
+from rankbench.reproduce.required_fits import rows_of
 
 
 def test_a_claim_holds_is_contradicted_or_cannot_be_told(home, measured):

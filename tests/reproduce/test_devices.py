@@ -6,7 +6,7 @@ from scipy import stats
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.devices import Shift, fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.wanted import rows_of
+from rankbench.reproduce.required_fits import rows_of
 
 from .stored import stored
 

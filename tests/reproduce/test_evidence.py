@@ -8,7 +8,7 @@ import pytest
 from rankbench.core.errors import DataError
 from rankbench.experiment.job import configure
 from rankbench.reproduce.evidence import Evidence, same_params, used_params
-from rankbench.reproduce.lines import StoredFit, StoredSearch
+from rankbench.reproduce.ledger_records import StoredFit, StoredSearch
 
 
 def fit(seed=0, value=0.3, **params):

@@ -7,7 +7,7 @@ import pytest
 
 from rankbench.judge.compare import compare
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.ledger_records import StoredFit
 from rankbench.reproduce.neighbours import check_neighbours
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.paired import standing_pairs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredClaim, StoredFit, StoredSearch
+from rankbench.reproduce.ledger_records import StoredClaim, StoredFit, StoredSearch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # minutes, and sweeps on clusters are tested always
 

@@ -4,9 +4,9 @@ import pytest
 
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredSearch
+from rankbench.reproduce.ledger_records import StoredSearch
 from rankbench.reproduce.pages import write_pages
-from rankbench.reproduce.wanted import rows_of
+from rankbench.reproduce.required_fits import rows_of
 
 from .stored import stored
 

@@ -16,9 +16,9 @@ from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.engine import claims_folder
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredClaim, StoredFit, StoredSearch
+from rankbench.reproduce.ledger_records import StoredClaim, StoredFit, StoredSearch
 from rankbench.reproduce.pages import write_pages
-from rankbench.reproduce.wanted import rows_of
+from rankbench.reproduce.required_fits import rows_of
 from rankbench.tracking.record import read_record
 
 LONG = """\

@@ -11,9 +11,9 @@ from rankbench.experiment.run import run
 from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredSearch
+from rankbench.reproduce.ledger_records import StoredSearch
+from rankbench.reproduce.required_fits import metrics_for, rows_of
 from rankbench.reproduce.search import search
-from rankbench.reproduce.wanted import metrics_for, rows_of
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
+from rankbench.reproduce.required_fits import rows_of
 from rankbench.reproduce.seeds import spreads
-from rankbench.reproduce.wanted import rows_of
 
 from .stored import stored
 

@@ -9,9 +9,9 @@ from rankbench.experiment.job import Job
 from rankbench.experiment.run import run
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence, stored_fit
+from rankbench.reproduce.required_fits import metrics_for, required_fits, rows_of
 from rankbench.reproduce.results import table_columns
 from rankbench.reproduce.timing import keep_seconds, require_idle, time_alone, untimed
-from rankbench.reproduce.wanted import metrics_for, rows_of, wanted_fits
 
 
 def test_a_busy_machine_is_refused(monkeypatch):
@@ -27,7 +27,7 @@ def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
     rows = list(rows_of(tables))
     metrics = metrics_for("synthetic", tables)
     assert not untimed(rows, evidence)  # nothing is measured yet
-    for fit in wanted_fits(rows, evidence):
+    for fit in required_fits(rows, evidence):
         job = Job(fit.card, (fit.config,), fit.part, "test", metrics, seed=fit.seed)
         (outcome,) = run(job, home)
         evidence.add(stored_fit(outcome.record, fit.config, fit.card_key, idle=False))

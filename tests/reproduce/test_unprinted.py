@@ -5,7 +5,7 @@ import pytest
 from rankbench.core.errors import ConfigError
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.wanted import rows_of
+from rankbench.reproduce.required_fits import rows_of
 
 TABLE = """\
 name: toy-table2

@@ -24,7 +24,7 @@ from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.comparable import comparable
 from rankbench.leaderboard.contest import Entry, Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
-from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import Told, write_site, write_summary
 from rankbench.leaderboard.tracked import EXPERIMENT, send
 from rankbench.sweeps.selection import families
@@ -107,11 +107,11 @@ class Stores:
 
     def __init__(self, environment: Environment, given: Path | None = None):
         """`given`: the folder for all results. Raises DataError naming file and line for what cannot be read."""
-        self.public = Results(store_folder(environment, given))
+        self.public = Leaderboard(store_folder(environment, given))
         tracked = given is None and is_of_the_product(self.public.folder)
-        self.private = Results(environment.results / FOLDER) if tracked else None
+        self.private = Leaderboard(environment.results / FOLDER) if tracked else None
 
-    def of(self, card: Card, entrant: Entrant) -> Results:
+    def of(self, card: Card, entrant: Entrant) -> Leaderboard:
         own = not is_of_the_product(card.path) or bool(entrant.code)
         return self.private if self.private is not None and own else self.public
 
@@ -218,7 +218,7 @@ def board(
 
     Raises ConfigError if nothing is stored, or nothing of what is selected.
     """
-    results = Results(store_folder(environment, store), skipped=skipped)
+    results = Leaderboard(store_folder(environment, store), skipped=skipped)
     return _boards(methods, datasets, [*results.all(Result)], results.folder, budget, metric, threads)[0]
 
 
@@ -239,7 +239,7 @@ def site(
     """
     one_page = to.suffix == ".md"
     require_writable(to.parent if one_page else to)
-    results = Results(store_folder(environment, store), skipped=skipped)
+    results = Leaderboard(store_folder(environment, store), skipped=skipped)
     boards = _boards(methods, datasets, [*results.all(Result)], results.folder, threads=threads)
     of = {name: [family for family, members in families().items() if name in members] for name in _entered(boards)}
     return write_summary(to, boards, of) if one_page else write_site(to, boards, results, of, on_page)

@@ -21,18 +21,18 @@ from rankbench.data.prepare import prepare, prepared_already
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import adopt, records_folder
-from rankbench.reproduce.beside import published_tags
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
 from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.costs import n_cost_cells
 from rankbench.reproduce.engine import BudgetedRun, run_alone, run_within_budget
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.mlflow_tags import published_tags
 from rankbench.reproduce.neighbours import check_neighbours
 from rankbench.reproduce.paired import run_folders
+from rankbench.reproduce.required_fits import PaperRow, metrics_for, required_fits, rows_of
 from rankbench.reproduce.schedule import STAGES, Task, tasks
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 from rankbench.reproduce.timing import require_idle
-from rankbench.reproduce.wanted import Row, metrics_for, rows_of, wanted_fits
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.labels import Labels
@@ -56,7 +56,7 @@ class Agenda:
     all_tables: tuple[PaperTable, ...]
     tables: tuple[PaperTable, ...]
     studies: tuple[tuple[Simulation, str], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PaperRow, ...]
     tasks: tuple[Task, ...]
     evidence: Evidence
     not_available: dict[str, str]
@@ -71,7 +71,7 @@ class Agenda:
         return any(table.spec.resources.device == "cuda" for table in self.tables)
 
     @property
-    def named_rows(self) -> tuple[Row, ...]:
+    def named_rows(self) -> tuple[PaperRow, ...]:
         """The rows with one of the labels."""
         return tuple(row for row in self.rows if not self.labels or row.arm.label in self.labels)
 
@@ -161,7 +161,7 @@ def agenda(
     if not available:
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
     rows = tuple(row for row in rows_of(selected, available) if row.published or n_cost_cells(row))
-    wanted = wanted_fits(rows, evidence)
+    wanted = required_fits(rows, evidence)
     if read_only:  # whether a run is of these data is known if they are prepared
         wanted = [fit for fit in wanted if prepared_already(fit.card, environment)]
     adopted = adopt(wanted, evidence, environment, warn)
@@ -233,7 +233,7 @@ def reproduce(
     views = sweep_views("reproduce", SWEEP, metrics_shown[0], metrics_shown, [])
     sink.start_sweep(SWEEP, facts, {"rankbench.question": "How near are measured numbers to published ones?"}, {}, views)
 
-    def sent(unit: Unit, records: list[RunRecord], folder: Path, rows: list[Sequence[Row]]) -> None:
+    def sent(unit: Unit, records: list[RunRecord], folder: Path, rows: list[Sequence[PaperRow]]) -> None:
         used = {unit.job.run_id(config): config.used for config in unit.job.configs}
         for record, served in zip(records, rows, strict=True):
             name, tags = run_name(record, (), True, False), published_tags(record, served)

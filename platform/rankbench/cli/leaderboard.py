@@ -242,17 +242,17 @@ def page(
 def _show_board(found: Board, rope: float | None) -> None:
     from rankbench.judge.ranking import against_first
 
-    standings = found.standings
-    probable = against_first(standings, rope) if rope else {}
-    place = {method: number for number, method in enumerate(standings.order, start=1)}
-    wins, near = standings.copeland(), standings.profiles([1.0, 1 / 0.95])
+    ranking = found.ranking
+    probable = against_first(ranking, rope) if rope else {}
+    place = {method: number for number, method in enumerate(ranking.order, start=1)}
+    wins, near = ranking.copeland(), ranking.profiles([1.0, 1 / 0.95])
     body = []
-    for i in standings.order:
-        method = standings.methods[i]
+    for i in ranking.order:
+        method = ranking.methods[i]
         places = found.jackknife.places[method] if found.jackknife else (place[i], place[i])
         body.append(
             [
-                str(place[i]), method, f"{standings.mean_ranks[i]:.2f}", f"{wins[i]:+d}", f"{100 * near[i, 0]:.0f} %",
+                str(place[i]), method, f"{ranking.mean_ranks[i]:.2f}", f"{wins[i]:+d}", f"{100 * near[i, 0]:.0f} %",
                 f"{100 * near[i, 1]:.0f} %", str(found.without_result(method)), f"{places[0]} to {places[1]}",
                 *([_percent(probable.get(method))] if rope else []),
             ]

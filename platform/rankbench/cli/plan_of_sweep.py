@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rankbench.cluster.machine import Machine
     from rankbench.cluster.node_memory import NodeMemory
     from rankbench.experiment.job import MethodConfig
-    from rankbench.sweeps.dry_run import DryRun, Row
+    from rankbench.sweeps.dry_run import DryRun, PlanRow
     from rankbench.sweeps.plan import Plan
 
 MANY_ROWS = 200  # of a plan, from which it is shown by dataset
@@ -73,7 +73,7 @@ def show_plan(
     out.print(f"writes {preview.folder}: {preview.records} records (about {size}), each with an MLflow run, and a report")
 
 
-def _by_model(rows: list[Row], plan: Plan) -> tuple[list[str], list[list[str]]]:
+def _by_model(rows: list[PlanRow], plan: Plan) -> tuple[list[str], list[list[str]]]:
     """Header and body of a table with one line per dataset and arm."""
     header = ["dataset", "model", "settings", "fits", "shared with", "cpus", "memory GB", "time per fit", "total time"]
     given = {(dataset, each.arm): each for dataset, members in (plan.given or {}).items() for each in members}
@@ -85,7 +85,7 @@ def _by_model(rows: list[Row], plan: Plan) -> tuple[list[str], list[list[str]]]:
     ]  # fmt: skip
 
 
-def _by_dataset(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def _by_dataset(rows: list[PlanRow]) -> tuple[list[str], list[list[str]]]:
     """Header and body of a table with one line per dataset, for a plan with very many arms; --json lists them."""
     body = []
     for dataset in dict.fromkeys(row.dataset for row in rows):
@@ -96,7 +96,7 @@ def _by_dataset(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     return ["dataset", "models", "largest memory GB", "longest fit", "total time"], body
 
 
-def _settings_of(row: Row, given: dict[tuple[str, str | None], MethodConfig], stated: dict[str, set[str]]) -> str:
+def _settings_of(row: PlanRow, given: dict[tuple[str, str | None], MethodConfig], stated: dict[str, set[str]]) -> str:
     """Number of settings; with --chosen, the setting, by the parameters that the file states."""
     if (row.dataset, row.model) in given:
         params = given[row.dataset, row.model].flat

@@ -263,8 +263,8 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
 def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
     """Print the selected tables with what is measured so far."""
     from rankbench.reproduce.agreement import measurements
+    from rankbench.reproduce.required_fits import MEANING, ORIGINS
     from rankbench.reproduce.results import MARKED, as_json, cost_columns, study_columns, table_columns
-    from rankbench.reproduce.wanted import MEANING, ORIGINS
 
     if json:
         about = {"fitted": 0, "searched": 0, "studied": 0, "complete": not plan.tasks, "failed": []}

@@ -35,7 +35,7 @@ SAMPLES = 20_000  # of the weights: probabilities have standard errors of at mos
 
 
 @dataclass(frozen=True)
-class Standings:
+class MethodRanking:
     """`values` (n_datasets, n_methods): the mean of a metric on test, NaN without a result. Larger is better."""
 
     datasets: tuple[str, ...]
@@ -138,10 +138,10 @@ class Standings:
             distance = np.where(np.isnan(self.values) | (self.values <= 0), np.inf, best / self.values)
         return np.stack([(distance <= ratio * (1 + 1e-12)).mean(axis=0) for ratio in ratios], axis=1)
 
-    def without(self, dataset: int) -> Standings:
+    def without(self, dataset: int) -> MethodRanking:
         """The same without one dataset."""
         kept = [i for i in range(len(self.datasets)) if i != dataset]
-        return Standings(tuple(self.datasets[i] for i in kept), self.methods, self.values[kept])
+        return MethodRanking(tuple(self.datasets[i] for i in kept), self.methods, self.values[kept])
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Jackknife:
     places: dict[str, tuple[int, int]]
 
 
-def jackknife(full: Standings) -> Jackknife | None:
+def jackknife(full: MethodRanking) -> Jackknife | None:
     """Leave out each dataset in turn. None for fewer than three datasets or two methods."""
     if len(full.datasets) < 3 or len(full.methods) < 2:
         return None
@@ -167,7 +167,7 @@ def jackknife(full: Standings) -> Jackknife | None:
     return Jackknife(tau, {name: (min(each), max(each)) for name, each in places.items()})
 
 
-def agreement(full: Standings, others: Mapping[str, Standings]) -> dict[str, float]:
+def agreement(full: MethodRanking, others: Mapping[str, MethodRanking]) -> dict[str, float]:
     """Kendall's τ-b of the mean ranks with those of other standings, such as by other metrics, over the methods of both."""
     result = {}
     for name, other in others.items():
@@ -194,7 +194,7 @@ class Probabilities:
     better: float
 
 
-def against_first(board: Standings, rope: float, seed: int = 0) -> dict[str, Probabilities]:
+def against_first(board: MethodRanking, rope: float, seed: int = 0) -> dict[str, Probabilities]:
     """Compare each method with the first one. `rope`: the share of the best value up to which a difference means nothing in
     practice, > 0. Without a result, a method has the value 0. Empty for fewer than two methods.
     """
@@ -216,7 +216,7 @@ def _probabilities(differences: np.ndarray, rope: float, weights: np.ndarray) ->
     return Probabilities(float(worse), float(equal), float(better))
 
 
-def performance_space(board: Standings) -> tuple[np.ndarray, np.ndarray] | None:
+def performance_space(board: MethodRanking) -> tuple[np.ndarray, np.ndarray] | None:
     """The datasets as points (n_datasets, 2) in the space that their ranks span, and the shares (2,) of its variance.
 
     Datasets on which the same methods do well lie close together (Algorithm Performance Spaces, Beel et al., RecSys 2024). None

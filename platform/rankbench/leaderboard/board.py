@@ -12,7 +12,7 @@ import numpy as np
 
 from rankbench.judge.compare import LEVEL
 from rankbench.judge.printing import p_text
-from rankbench.judge.ranking import Jackknife, Standings, against_first, agreement, jackknife
+from rankbench.judge.ranking import Jackknife, MethodRanking, against_first, agreement, jackknife
 from rankbench.leaderboard.results import Result
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class Board:
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def standings(self) -> Standings:
-        return standings(self.entries, self.metric)
+    def ranking(self) -> MethodRanking:
+        return ranking_of(self.entries, self.metric)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -41,7 +41,7 @@ class Board:
         """
         import pandas as pd
 
-        board = self.standings
+        board = self.ranking
         wins, shares = board.copeland(), board.profiles([1.0, 1 / 0.95])
         rows = [
             [method, board.mean_ranks[i], wins[i], shares[i, 0], shares[i, 1], self.without_result(method)]
@@ -51,14 +51,14 @@ class Board:
 
     @cached_property
     def jackknife(self) -> Jackknife | None:
-        return jackknife(self.standings)
+        return jackknife(self.ranking)
 
     @cached_property
     def by_other_metrics(self) -> dict[str, float]:
         """Kendall's τ of the order by `metric` with that by other metrics."""
         measured = {name for each in self.entries for name in each.metrics}
         others = [name for name in OTHERS if name in measured and name != self.metric]
-        return agreement(self.standings, {name: standings(self.entries, name) for name in others})
+        return agreement(self.ranking, {name: ranking_of(self.entries, name) for name in others})
 
     @cached_property
     def by_single_seeds(self) -> list[float]:
@@ -71,9 +71,9 @@ class Board:
         if n_seeds < 2 or {each.metric for each in self.entries} != {self.metric}:
             return []
         alone = {
-            str(number): standings([_by_seed(each, number) for each in self.entries], self.metric) for number in range(n_seeds)
+            str(number): ranking_of([_by_seed(each, number) for each in self.entries], self.metric) for number in range(n_seeds)
         }
-        return list(agreement(self.standings, alone).values())
+        return list(agreement(self.ranking, alone).values())
 
     @cached_property
     def traits(self) -> dict[str, dict[str, float]]:
@@ -83,7 +83,7 @@ class Board:
     @property
     def datasets_apart(self) -> dict[str, int]:
         """Datasets that are not part of the ranking, with the number of methods that were measured on them."""
-        apart = {each.dataset: 0 for each in self.entries if each.dataset not in self.standings.datasets}
+        apart = {each.dataset: 0 for each in self.entries if each.dataset not in self.ranking.datasets}
         for each in self.entries:
             if each.dataset in apart and each.finished:
                 apart[each.dataset] += 1
@@ -92,17 +92,17 @@ class Board:
     @property
     def left_out(self) -> dict[str, int]:
         """Methods that were not measured on every dataset of the ranking, with the number of those on which they were."""
-        datasets = {name: 0 for each in self.entries if (name := each.entrant) not in self.standings.methods}
+        datasets = {name: 0 for each in self.entries if (name := each.entrant) not in self.ranking.methods}
         for each in self.entries:
             known = each.status != "not applicable" and (not each.finished or self.metric in each.metrics)
-            if known and each.entrant in datasets and each.dataset in self.standings.datasets:
+            if known and each.entrant in datasets and each.dataset in self.ranking.datasets:
                 datasets[each.entrant] += 1
         return datasets
 
     def without_result(self, method: str) -> int:
         """Number of datasets on which a method had no result within the budget."""
         return sum(
-            each.entrant == method and not each.finished for each in self.entries if each.dataset in self.standings.datasets
+            each.entrant == method and not each.finished for each in self.entries if each.dataset in self.ranking.datasets
         )
 
     def about_datasets_apart(self) -> str:
@@ -116,7 +116,7 @@ class Board:
 
     def conclusions(self) -> list[str]:
         """What the tests say, in sentences."""
-        board = self.standings
+        board = self.ranking
         n, k = len(board.datasets), len(board.methods)
         datasets = f"{n} dataset{'s' if n > 1 else ''}"
         lines = [f"{k} methods on {datasets}, {self.allowed} each, by {self.metric} on test."]
@@ -167,7 +167,7 @@ class Board:
 
     def facts(self, rope: float | None = None) -> dict[str, Any]:
         """All of this as JSON values. With `rope`, each method is compared with the first one by `against_first`."""
-        board = self.standings
+        board = self.ranking
         wins, p_values = board.copeland(), board.wilcoxon_holm()
         bayesian = {name: asdict(each) for name, each in against_first(board, rope).items()} if rope else {}
         return {
@@ -198,7 +198,7 @@ class Board:
         }
 
 
-def standings(results: Iterable[Result], metric: str) -> Standings:
+def ranking_of(results: Iterable[Result], metric: str) -> MethodRanking:
     """The standings of entries with one budget.
 
     The table has no gaps. A dataset is left out if fewer than half as many methods were run on it as on another one, because
@@ -219,7 +219,7 @@ def standings(results: Iterable[Result], metric: str) -> Standings:
     # Those with a result may be methods that are left out.
     table = {name: row for name, row in table.items() if not methods or not all(math.isnan(row[method]) for method in methods)}
     values = np.array([[row[method] for method in methods] for row in table.values()]).reshape(len(table), len(methods))
-    return Standings(tuple(table), methods, values)
+    return MethodRanking(tuple(table), methods, values)
 
 
 def _first_of(names: list[str], shown: int = 5) -> str:

@@ -23,7 +23,7 @@ from rankbench.experiment.outcome import now
 from rankbench.leaderboard.attempt import Attempt, NotApplicableError, Rules
 from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.entrants import Entrant
-from rankbench.leaderboard.results import Result, Results, Status
+from rankbench.leaderboard.results import Leaderboard, Result, Status
 from rankbench.ledger.claims import Claims
 
 OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the budget does not count
@@ -45,7 +45,7 @@ class Entry:
     size: Size | None
     allowed: Budget
     seconds: float | None
-    results: Results
+    results: Leaderboard
     fingerprint: str = ""
 
     @property
@@ -99,7 +99,7 @@ def plan(
     cards: Sequence[Card],
     budget: Budget,
     rules: Rules,
-    store_of: Callable[[Card, Entrant], Results],
+    store_of: Callable[[Card, Entrant], Leaderboard],
     environment: Environment,
     on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
     dry_run: bool = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankbench.judge.ranking import Standings, performance_space
+from rankbench.judge.ranking import MethodRanking, performance_space
 from rankbench.reports.figure import Figure, Label, Marks, Panel, short, spans, styles
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ SHOWN = 24  # methods of a diagram: the best ones, because the names of more can
 LINES = 7  # methods whose quality is drawn against the budget
 
 
-def shares_of_best(board: Standings, metric: str, name: str) -> Figure | None:
+def shares_of_best(board: MethodRanking, metric: str, name: str) -> Figure | None:
     """Show the value of the best methods on each dataset, in percent of the best value there, as a table of colours.
 
     Returns None if no method was run on all datasets.
@@ -33,7 +33,7 @@ def shares_of_best(board: Standings, metric: str, name: str) -> Figure | None:
     return Figure(name, f"{metric} in percent of the best value of each dataset; –: no result.", [panel])
 
 
-def critical_differences(board: Standings, name: str) -> Figure | None:
+def critical_differences(board: MethodRanking, name: str) -> Figure | None:
     """Show the mean ranks of the best methods on a line; a bar joins those that Nemenyi's test does not tell apart.
 
     Returns None for fewer than two methods or three datasets.
@@ -78,7 +78,7 @@ def critical_differences(board: Standings, name: str) -> Figure | None:
     return Figure(name, caption, [panel])
 
 
-def quality_by_budget(boards: Sequence[tuple[float, Standings]], metric: str, name: str) -> Figure | None:
+def quality_by_budget(boards: Sequence[tuple[float, MethodRanking]], metric: str, name: str) -> Figure | None:
     """Show the share of the best value that methods reach on the mean dataset, for each budget of `boards` in seconds.
 
     Returns None for fewer than two budgets.
@@ -89,7 +89,7 @@ def quality_by_budget(boards: Sequence[tuple[float, Standings]], metric: str, na
         return None
     best = {each: max(float(np.nanmax(board.values[board.datasets.index(each)])) for _, board in boards) for each in datasets}
 
-    def reached(board: Standings, method: str) -> float:
+    def reached(board: MethodRanking, method: str) -> float:
         values = board.values[:, board.methods.index(method)]
         return float(np.mean([np.nan_to_num(values[board.datasets.index(each)]) / best[each] for each in datasets]))
 
@@ -105,7 +105,7 @@ def quality_by_budget(boards: Sequence[tuple[float, Standings]], metric: str, na
     return Figure(name, "What the best methods reach with more time.", [panel])
 
 
-def space_of_datasets(board: Standings, name: str) -> Figure | None:
+def space_of_datasets(board: MethodRanking, name: str) -> Figure | None:
     """Show the datasets as points that lie close together if the same methods do well on them, coloured by the best method.
 
     Returns None where `performance_space` does.

@@ -111,7 +111,7 @@ class Ties(Line):
         return "worse" if method in self.worse else "= best" if method in self.equal else ""
 
 
-class Results(Ledger):
+class Leaderboard(Ledger):
     """The entries in a folder, and the tables of their users beside them."""
 
     kinds = {"entries": Result, "ties": Ties}

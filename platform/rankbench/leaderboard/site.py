@@ -19,10 +19,10 @@ import numpy as np
 
 from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
-from rankbench.judge.ranking import Standings
+from rankbench.judge.ranking import MethodRanking
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.figures import critical_differences, quality_by_budget, shares_of_best, space_of_datasets
-from rankbench.leaderboard.results import Result, Results
+from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.ties import TESTED, ties
 from rankbench.leaderboard.traits import correlations
 from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State, Text
@@ -46,7 +46,7 @@ Told = Callable[[str, int, int], None]  # what is being done, how much of it is 
 def write_site(
     folder: Path,
     boards: Sequence[Board],
-    results: Results,
+    results: Leaderboard,
     families: Families,
     on_page: Told = lambda what, done, total: None,
 ) -> list[Path]:
@@ -102,19 +102,19 @@ def command(result: Result) -> str:
 @page_kind("leaderboard", "budget-{}")
 def board_page(board: Board, boards: Sequence[Board], families: Families) -> Page:
     """The page of one of the `boards`."""
-    standings, figures = board.standings, f"leaderboard-{_file_name(board.allowed)}"
-    drawn = shares_of_best(standings, board.metric, f"{figures}-values"), critical_differences(standings, f"{figures}-ranks")
+    ranking, figures = board.ranking, f"leaderboard-{_file_name(board.allowed)}"
+    drawn = shares_of_best(ranking, board.metric, f"{figures}-values"), critical_differences(ranking, f"{figures}-ranks")
     sections = [Section("Standings", (*filter(None, drawn), _standings_grid(board, families)))]
-    timed = [(_mean_seconds(each), each.standings) for each in sorted(boards, key=_mean_seconds)]
+    timed = [(_mean_seconds(each), each.ranking) for each in sorted(boards, key=_mean_seconds)]
     if quality := quality_by_budget(timed, board.metric, f"{figures}-quality"):
         sections.append(Section("Quality and time", (quality,)))
     data: list[Block] = [_datasets_grid(board)]
     if apart := board.about_datasets_apart():
         data.append(Text(apart))
-    if space := space_of_datasets(standings, f"{figures}-datasets"):
+    if space := space_of_datasets(ranking, f"{figures}-datasets"):
         data.append(space)
-    if going := correlations(standings, board.traits):
-        data.append(_traits_grid(standings, going))
+    if going := correlations(ranking, board.traits):
+        data.append(_traits_grid(ranking, going))
     sections.append(Section("Datasets", tuple(data)))
     sections.append(Section("All entries", (_entries_grid(board, families),)))
     if len(boards) > 1:
@@ -123,8 +123,8 @@ def board_page(board: Board, boards: Sequence[Board], families: Families) -> Pag
     spent = sum(each.seconds.get("all", each.budget) for each in board.entries) / 3600
     facts = (
         ("budget", board.allowed),
-        ("methods", str(len(standings.methods))),
-        ("datasets", str(len(standings.datasets))),
+        ("methods", str(len(ranking.methods))),
+        ("datasets", str(len(ranking.datasets))),
         ("processor hours", f"{spent:.1f}"),
         ("largest share of a budget", f"{max(shares, default=0):.2f}"),
         ("chosen and ranked by", board.metric),
@@ -135,22 +135,22 @@ def board_page(board: Board, boards: Sequence[Board], families: Families) -> Pag
 def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
     body = []
     for each in sorted(boards, key=_mean_seconds):
-        best = [each.standings.methods[i] for i in each.standings.order[:3]]
+        best = [each.ranking.methods[i] for i in each.ranking.order[:3]]
         name = each.allowed if each is board else Link(each.allowed, _stem_of(each, boards))
         body.append([name, str(len(each.entries)), f"{_mean_seconds(each):.0f}", ", ".join(best)])
     return Grid(["budget", "entries", "mean seconds", "best mean ranks"], body)
 
 
 def _standings_grid(board: Board, families: Families) -> Grid:
-    standings = board.standings
-    wins, shares = standings.copeland(), standings.profiles([1.0, 1 / 0.95, 1 / 0.9])
+    ranking = board.ranking
+    wins, shares = ranking.copeland(), ranking.profiles([1.0, 1 / 0.95, 1 / 0.9])
     body = []
-    for place, i in enumerate(standings.order, start=1):
-        method = standings.methods[i]
+    for place, i in enumerate(ranking.order, start=1):
+        method = ranking.methods[i]
         places = board.jackknife.places[method] if board.jackknife else None
         body.append(
             [
-                link("method", method), str(place), f"{standings.mean_ranks[i]:.2f}", f"{wins[i]:+d}",
+                link("method", method), str(place), f"{ranking.mean_ranks[i]:.2f}", f"{wins[i]:+d}",
                 *[f"{100 * share:.0f} %" for share in shares[i]], str(board.without_result(method)),
                 f"{places[0]} to {places[1]}" if places else "", ", ".join(families.get(method, ())),
             ]
@@ -164,7 +164,7 @@ def _standings_grid(board: Board, families: Families) -> Grid:
 
 def _datasets_grid(board: Board) -> Grid:
     body = []
-    for dataset in (*board.standings.datasets, *board.datasets_apart):
+    for dataset in (*board.ranking.datasets, *board.datasets_apart):
         ranked = _ranked(dataset, board)
         seconds = max(each.budget for each in board.entries if each.dataset == dataset)
         leaders = [f"{each.entrant} {each.metrics[board.metric][0]:.4f}" for each in ranked[:3]]
@@ -173,13 +173,13 @@ def _datasets_grid(board: Board) -> Grid:
     return Grid(["dataset", "seconds", "first", "second", "third"], body)
 
 
-def _traits_grid(standings: Standings, going: Mapping[str, np.ndarray]) -> Grid:
+def _traits_grid(ranking: MethodRanking, going: Mapping[str, np.ndarray]) -> Grid:
     body = [
         [
-            link("method", standings.methods[i]),
+            link("method", ranking.methods[i]),
             *["" if np.isnan(values[i]) else f"{-values[i]:+.2f}" for values in going.values()],
         ]
-        for i in standings.order
+        for i in ranking.order
     ]
     caption = (
         "Where methods do well: Spearman's correlation of a trait of the dataset with the place, + if better where it is larger"
@@ -201,7 +201,7 @@ def _entries_grid(board: Board, families: Families) -> Grid:
 
 
 @page_kind("dataset", "dataset-{}")
-def _dataset_page(dataset: str, board: Board, results: Results) -> Page:
+def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
     ranked = _ranked(dataset, board)
     tested = ties(ranked, board.metric, results)
     names = [name for name in ranked[0].metrics if name.endswith(("@20", "@10"))] if ranked else []

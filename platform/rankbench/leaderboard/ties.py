@@ -7,12 +7,12 @@ import json
 from collections.abc import Sequence
 
 from rankbench.judge.compare import compare
-from rankbench.leaderboard.results import Result, Results, Ties
+from rankbench.leaderboard.results import Leaderboard, Result, Ties
 
 TESTED = 10  # methods of a dataset that are compared: each further one needs more resamples for all pairs
 
 
-def ties(ranked: Sequence[Result], metric: str, results: Results) -> Ties | None:
+def ties(ranked: Sequence[Result], metric: str, results: Leaderboard) -> Ties | None:
     """Compare the best entries of a dataset, which are given best first, or read what was compared before.
 
     None for fewer than two entries, or if their users are not on this machine and the store has no verdicts of these entries.

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.evaluation.beyond import gini_of
-from rankbench.judge.ranking import Standings
+from rankbench.judge.ranking import MethodRanking
 
 LEAST = 5  # datasets below which a correlation says nothing
 
@@ -30,7 +30,7 @@ def traits(X: sp.csr_array) -> dict[str, float]:
     }
 
 
-def correlations(board: Standings, of_dataset: Mapping[str, Mapping[str, float]]) -> dict[str, np.ndarray]:
+def correlations(board: MethodRanking, of_dataset: Mapping[str, Mapping[str, float]]) -> dict[str, np.ndarray]:
     """Spearman's correlation of each trait with the ranks of each method (n_methods,): below 0, the method is better where the
     trait is larger. NaN for ranks or traits that are equal everywhere; empty for fewer than `LEAST` datasets.
     """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rankbench.evaluation.metrics import better_if_larger
 from rankbench.judge.compare import Comparison
 from rankbench.judge.printing import MANY, in_words
-from rankbench.reports.rows import Row
+from rankbench.reports.rows import ReportRow
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.stored_sweep import ChosenFile
 
@@ -64,7 +64,7 @@ def deciding_metric(pairs: Sequence[Comparison], chosen_by: str) -> str | None:
 
 
 def conclude(
-    rows: Sequence[Row],
+    rows: Sequence[ReportRow],
     pairs: Sequence[Comparison],
     chosen_by: str,
     stand_ins: Sequence[str] = (),
@@ -86,7 +86,7 @@ def conclude(
 
 
 def _of_dataset(
-    dataset: str, rows: Sequence[Row], pairs: Sequence[Comparison], metric: str | None, stand_in: bool, finished: bool
+    dataset: str, rows: Sequence[ReportRow], pairs: Sequence[Comparison], metric: str | None, stand_in: bool, finished: bool
 ) -> Conclusion:
     measured = [row.arm for row in rows if not row.missing]
     missing = tuple(row.arm for row in rows if row.missing)
@@ -142,7 +142,7 @@ def _other_metrics(
     return "".join(f" In {name}, {best} leads." for name, best in others.items())
 
 
-def _untested(rows: Sequence[Row], measured: Sequence[str], finished: bool) -> str:
+def _untested(rows: Sequence[ReportRow], measured: Sequence[str], finished: bool) -> str:
     if not finished:
         return "The sweep is not finished, so nothing was compared yet."
     if not measured:
@@ -153,7 +153,7 @@ def _untested(rows: Sequence[Row], measured: Sequence[str], finished: bool) -> s
     return f"{len(measured)} models were measured and not tested against each other, so there is no conclusion."
 
 
-def _summary(compared: Sequence[Conclusion], rows: Sequence[Row]) -> str:
+def _summary(compared: Sequence[Conclusion], rows: Sequence[ReportRow]) -> str:
     """Return how often each model is in the leading group, if several datasets were compared."""
     if len(compared) < 2:
         return ""
@@ -178,7 +178,7 @@ def _summary(compared: Sequence[Conclusion], rows: Sequence[Row]) -> str:
     return f"{start}, no model leads on each: {', '.join(shares)}{more}."
 
 
-def _caveats(compared: Sequence[Conclusion], rows: Sequence[Row]) -> list[str]:
+def _caveats(compared: Sequence[Conclusion], rows: Sequence[ReportRow]) -> list[str]:
     """Return what the tests leave open, which is the same on every dataset: seeds and splits."""
     if not compared:
         return []
@@ -196,7 +196,7 @@ def _caveats(compared: Sequence[Conclusion], rows: Sequence[Row]) -> list[str]:
     return [f"{tests}; {who} run once, so differences between seeds{unsure} are not in the tests."]
 
 
-def untuned(experiment: ExperimentSpec, chosen: ChosenFile | None, rows: Sequence[Row]) -> list[str]:
+def untuned(experiment: ExperimentSpec, chosen: ChosenFile | None, rows: Sequence[ReportRow]) -> list[str]:
     """Return sentences on the models of which nothing was searched. Models without parameters have nothing to search."""
     searched = {(row.dataset, row.arm): row.search for row in (chosen.rows if chosen else ())}
     arms = {arm.label: arm for arm in experiment.arms}

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankbench.core.data_notes import data_notes
 from rankbench.judge.printing import listed
-from rankbench.reports.rows import Row
+from rankbench.reports.rows import ReportRow
 from rankbench.schema.experiment import ExperimentSpec, NotRun
 from rankbench.tracking.record import DatasetInfo, RunRecord, about_cold_users
 
@@ -45,7 +45,7 @@ def stand_ins(finals: Iterable[RunRecord]) -> tuple[str, ...]:
     return tuple(name for name, data in _datasets(finals).items() if data.stand_in)
 
 
-def run_deviations(experiment: ExperimentSpec, rows: Sequence[Row], finals: Sequence[RunRecord]) -> tuple[str, ...]:
+def run_deviations(experiment: ExperimentSpec, rows: Sequence[ReportRow], finals: Sequence[RunRecord]) -> tuple[str, ...]:
     """Return deviations of the runs: cold items, fitted parts, settings that were not searched, seeds, and missing arms."""
     lines = []
     for name, data in _datasets(finals).items():
@@ -68,7 +68,7 @@ def run_deviations(experiment: ExperimentSpec, rows: Sequence[Row], finals: Sequ
     return tuple(lines)
 
 
-def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[Row]) -> list[str]:
+def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[ReportRow]) -> list[str]:
     """Return how the runs differ from the `protocol` of the experiment: one sentence per parameter and pair of values."""
     protocol, arms = experiment.protocol, {arm.label: arm for arm in experiment.arms}
     rows = [row for row in measured if row.arm in arms]
@@ -123,7 +123,7 @@ def changes(words: Sequence[str]) -> list[str]:
     return [f"changed from the experiment file: {' '.join(words)}"] if words else []
 
 
-def _seeds(measured: Sequence[Row]) -> str:
+def _seeds(measured: Sequence[ReportRow]) -> str:
     seeds = dict.fromkeys(seed for row in measured for seed in row.seeds)
     splits = dict.fromkeys(seed for row in measured for seed in row.split_seeds)
     text = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"

@@ -27,7 +27,7 @@ from rankbench.reports.figure import (
     spans,
     styles,
 )
-from rankbench.reports.rows import Row
+from rankbench.reports.rows import ReportRow
 from rankbench.reports.tables import Table
 from rankbench.tracking.record import RunRecord
 
@@ -152,16 +152,16 @@ def pareto_figure(table: Table, metric: str) -> Figure | None:
     return Figure("pareto", caption, panels, columns=len(panels)) if panels else None
 
 
-def front(rows: Sequence[Row], metric: str) -> list[Row]:
+def front(rows: Sequence[ReportRow], metric: str) -> list[ReportRow]:
     """Return the rows that no other row beats in both `metric` and fit seconds, fastest first."""
-    result: list[Row] = []
+    result: list[ReportRow] = []
     for row in sorted(rows, key=lambda row: (fit_seconds(row), -row.cells[metric].mean)):
         if not result or row.cells[metric].mean > result[-1].cells[metric].mean:
             result.append(row)
     return result
 
 
-def fit_seconds(row: Row) -> float:
+def fit_seconds(row: ReportRow) -> float:
     """Return the seconds of the row's fit, all of them if other settings share it."""
     return max(row.seconds.get("fit", 0.0), SHORTEST)
 
@@ -266,8 +266,8 @@ def _searched_panel(
     return Panel(arm, name, label, marks, size=(2.1, 1.5), columns=columns, log_x=log, small=True)
 
 
-def _by_dataset(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
-    groups: dict[str, list[Row]] = {}
+def _by_dataset(rows: Iterable[ReportRow]) -> list[tuple[str, list[ReportRow]]]:
+    groups: dict[str, list[ReportRow]] = {}
     for row in rows:
         groups.setdefault(row.dataset, []).append(row)
     return list(groups.items())

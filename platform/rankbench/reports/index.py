@@ -9,7 +9,7 @@ from pathlib import Path
 from rankbench.core.files import write_json
 from rankbench.judge.agreement import Agreement
 from rankbench.reports.page import Grid, Page, Section, State, Text
-from rankbench.reports.rows import Row
+from rankbench.reports.rows import ReportRow
 from rankbench.reports.site import Site, link, page_kind
 from rankbench.reports.sweep_page import table_or_figure
 from rankbench.reports.tables import Table
@@ -152,7 +152,7 @@ def _not_measured(experiment: ExperimentSpec, table: Table) -> set[tuple[str, st
     return (arms | others) - measured
 
 
-def _judged(row: Row, stand_ins: Sequence[str]) -> Iterator[Agreement]:
+def _judged(row: ReportRow, stand_ins: Sequence[str]) -> Iterator[Agreement]:
     """Yield the agreements of a row with the numbers published for the same data, one for each number in the paper."""
     if row.dataset in stand_ins:
         return

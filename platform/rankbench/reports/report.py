@@ -18,7 +18,7 @@ from rankbench.reports.figure import Figure, styles
 from rankbench.reports.figures import convergence_figure, differences_figure, final_figure, pareto_figure, search_figure
 from rankbench.reports.page import Page
 from rankbench.reports.repeat import row_command, sweep_command
-from rankbench.reports.rows import Row, missing_row, row_of
+from rankbench.reports.rows import ReportRow, missing_row, row_of
 from rankbench.reports.site import Site, page_kind
 from rankbench.reports.sweep_page import sweep_page
 from rankbench.reports.tables import Table, pairs_note, render
@@ -49,7 +49,7 @@ def sweep_table(
     datasets = sorted({*about.dataset_names, *(dataset for dataset, _ in entries)})
     not_available = about.not_available
     finals = [record for record in records.values() if record.stage == "final" and record.finished]
-    rows, notes = list[Row](), list(about.notes)
+    rows, notes = list[ReportRow](), list(about.notes)
     runs: dict[str, list[str]] = {}
     for dataset in datasets:
         recall = next((record.dataset.recall for record in finals if record.dataset.name == dataset), "")

@@ -31,7 +31,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One arm on one dataset. Seconds are means over its runs, memory is the maximum.
 
     `stated`: parameters that the experiment gives or searches; all others have their defaults. `published`: metric → published
@@ -73,7 +73,7 @@ def row_of(
     stated: Iterable[str] = (),
     command: str = "",
     seeded: bool | None = None,
-) -> Row:
+) -> ReportRow:
     """Return the table row of an arm's final runs. `pooled`: metric → mean with interval, pooled over the runs."""
     first = records[0]
     cells = {}
@@ -85,7 +85,7 @@ def row_of(
             # Metrics of whole lists have no values per user to pool.
             mean, low, high = (p.mean, p.low, p.high) if (p := pooled.get(name)) else (fmean(means), None, None)
             cells[name] = Cell(mean, low, high, published.get(name), stdev(means))
-    return Row(
+    return ReportRow(
         first.dataset.name,
         first.arm or first.method,
         first.method,
@@ -105,6 +105,6 @@ def row_of(
     )
 
 
-def missing_row(dataset: str, arm: str, method: str, published: dict[str, float], why: str) -> Row:
+def missing_row(dataset: str, arm: str, method: str, published: dict[str, float], why: str) -> ReportRow:
     """Return a row without a measurement: its published numbers, and in `missing` why it was not measured."""
-    return Row(dataset, arm, method, {}, {}, {}, 1, 0.0, 0, published=published, missing=why)
+    return ReportRow(dataset, arm, method, {}, {}, {}, 1, 0.0, 0, published=published, missing=why)

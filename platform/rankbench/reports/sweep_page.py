@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from rankbench.reports.budget import budget_columns, duration, seconds_between
 from rankbench.reports.figure import Figure
 from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Page, Second, Section, Text
-from rankbench.reports.rows import Row
+from rankbench.reports.rows import ReportRow
 from rankbench.reports.tables import Table, columns, difference_columns, pairs_note
 from rankbench.reports.targets import target_columns
 from rankbench.schema.experiment import Published
@@ -104,7 +104,7 @@ def _results(table: Table, quiet: frozenset[int]) -> Grid:
     return Grid(header, body, quiet=quiet, sticky=2 if header[0] == "dataset" else 1)
 
 
-def _links(row: Row, table: Table) -> Addresses:
+def _links(row: ReportRow, table: Table) -> Addresses:
     """Return the links to the runs of a row: one, or one per run by its number."""
     pages = [table.links.runs[run] for run in row.runs if run in table.links.runs]
     names = ["run"] if len(row.runs) == 1 else [f"run {number}" for number in range(1, len(pages) + 1)]
@@ -120,7 +120,7 @@ def _commands(table: Table) -> str:
     return "\n".join(lines)
 
 
-def _comment(row: Row, several: bool) -> str:
+def _comment(row: ReportRow, several: bool) -> str:
     name = f"{row.arm} on {row.dataset}" if several else row.arm
     runs = "".join(f", {what} {', '.join(map(str, seeds))}"
                    for what, seeds in (("seeds", row.seeds), ("split seeds", row.split_seeds)) if len(seeds) > 1)  # fmt: skip

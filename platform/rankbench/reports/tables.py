@@ -20,7 +20,7 @@ from rankbench.reports.budget import Spent
 from rankbench.reports.conclusions import Conclusions
 from rankbench.reports.figure import Style, styles
 from rankbench.reports.page import Best, Second, State
-from rankbench.reports.rows import Row
+from rankbench.reports.rows import ReportRow
 from rankbench.reports.targets import Reached
 from rankbench.schema.stored_sweep import NotAvailable
 from rankbench.tracking.links import RunLinks
@@ -45,7 +45,7 @@ class Table:
 
     title: str
     metrics: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     notes: tuple[str, ...] = field(default=())
     differences: tuple[Comparison, ...] = ()
     deviations: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Table:
     def _tied(self) -> set[tuple[str, str, str]]:
         return {(pair.dataset, pair.model, pair.metric) for pair in self.differences if not pair.distinguishable}
 
-    def tied(self, row: Row, metric: str) -> bool:
+    def tied(self, row: ReportRow, metric: str) -> bool:
         """Whether a row cannot be told from the best of its dataset in `metric`."""
         return (row.dataset, row.arm, metric) in self._tied
 
@@ -98,7 +98,7 @@ class Table:
         """The explanation of the marks in the cells, if there are any."""
         return (TIED,) if any(self.tied(row, metric) for row in self.rows for metric in row.cells) else ()
 
-    def rank(self, row: Row, metric: str) -> int | None:
+    def rank(self, row: ReportRow, metric: str) -> int | None:
         """Return 1 for the best mean of the row's dataset in `metric`, 2 for the second best. Equal means share a rank."""
         best, second = self._leaders.get((row.dataset, metric), (None, None))
         mean = row.cells[metric].mean if metric in row.cells else None
@@ -155,7 +155,7 @@ def columns(
     return header, body
 
 
-def _not_run(row: Row, metrics: Sequence[str], published: Sequence[str], datasets: bool) -> list[str]:
+def _not_run(row: ReportRow, metrics: Sequence[str], published: Sequence[str], datasets: bool) -> list[str]:
     """Return the cells of a row in a table without any measurement."""
     line = [row.dataset] * datasets + [row.arm]
     for name in metrics:

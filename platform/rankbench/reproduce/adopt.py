@@ -10,14 +10,14 @@ from rankbench.core.errors import DataError, DownloadError
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import configure
 from rankbench.reproduce.evidence import Evidence, stored_fit, used_params
+from rankbench.reproduce.required_fits import RequiredFit
 from rankbench.reproduce.schedule import is_measured
-from rankbench.reproduce.wanted import Wanted
 from rankbench.tracking.record import RunRecord, read_record
 
 PLACES = ("reproduce/records", "runs", "sweeps/*/records")
 
 
-def adopt(fits: Iterable[Wanted], evidence: Evidence, environment: Environment, warn: Callable[[str], None]) -> int:
+def adopt(fits: Iterable[RequiredFit], evidence: Evidence, environment: Environment, warn: Callable[[str], None]) -> int:
     """Add a line for each wanted fit without one that some command has run on the same data. Returns how many were added."""
     missing = [fit for fit in fits if not is_measured(fit, evidence)]
     if not missing:
@@ -42,7 +42,7 @@ def adopt(fits: Iterable[Wanted], evidence: Evidence, environment: Environment, 
     return added
 
 
-def _same(record: RunRecord, fit: Wanted, environment: Environment) -> bool:
+def _same(record: RunRecord, fit: RequiredFit, environment: Environment) -> bool:
     if str(record.environment.get("revision") or "").endswith("+changes"):
         return False
     if not fit.metrics <= set(record.metrics):

@@ -8,15 +8,15 @@ from statistics import fmean
 
 from rankbench.judge.agreement import Agreement, OrderAgreement, order_agreement
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredFit
-from rankbench.reproduce.wanted import ORIGINS, Origin, Row
+from rankbench.reproduce.ledger_records import StoredFit
+from rankbench.reproduce.required_fits import ORIGINS, Origin, PaperRow
 
 
 @dataclass(frozen=True)
 class MeasuredRow:
     """A row at the setting of one origin, with its fits by seed."""
 
-    row: Row
+    row: PaperRow
     origin: Origin
     fits: tuple[StoredFit, ...]
 
@@ -50,7 +50,7 @@ class Count:
         return Count(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
-def measurements(row: Row, evidence: Evidence) -> tuple[MeasuredRow, ...]:
+def measurements(row: PaperRow, evidence: Evidence) -> tuple[MeasuredRow, ...]:
     """Return the measurements of a row, one per origin that has any. Equal settings of two origins are shown once."""
     found: list[MeasuredRow] = []
     for origin in ORIGINS:
@@ -60,7 +60,7 @@ def measurements(row: Row, evidence: Evidence) -> tuple[MeasuredRow, ...]:
     return tuple(found)
 
 
-def count(row: Row, here: bool, evidence: Evidence) -> Count:
+def count(row: PaperRow, here: bool, evidence: Evidence) -> Count:
     """Count the cells of a row. `here`: whether its data are. Cells beside a stand-in belong to other data and are not counted,
     and those of a variant are counted with the row that it is a variant of.
     """
@@ -72,7 +72,7 @@ def count(row: Row, here: bool, evidence: Evidence) -> Count:
     return sum((Count(on_test=1, on_test_within_1=count_of(cell).within_1) for cell in on_test), total)
 
 
-def counted_cells(row: Row, evidence: Evidence) -> list[Agreement]:
+def counted_cells(row: PaperRow, evidence: Evidence) -> list[Agreement]:
     """Return the measured cells of a row that count. The paper's own setting goes before a chosen one, whichever is nearer."""
     measured = {each.origin: {cell.metric: cell for cell in each.cells} for each in measurements(row, evidence)}
     found = (measured.get("printed", {}).get(name) or measured.get("chosen", {}).get(name) for name in row.published)
@@ -95,7 +95,7 @@ def _cell(name: str, published: float, fits: Sequence[StoredFit]) -> Agreement:
     )
 
 
-def agreements(rows: Sequence[Row], evidence: Evidence) -> list[OrderAgreement]:
+def agreements(rows: Sequence[PaperRow], evidence: Evidence) -> list[OrderAgreement]:
     """Return the agreement of the order in each metric that at least three measured rows publish, not all with one number.
     Rows whose setting was found on test are left out, and so are variants of other rows, which have the same published numbers.
     """

@@ -8,7 +8,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredClaim, StoredFit
+from rankbench.reproduce.ledger_records import StoredClaim, StoredFit
 from rankbench.reproduce.paired import common_seeds, is_current, measured_fits, paired_tests, run_folders
 from rankbench.schema.experiment import Claim
 

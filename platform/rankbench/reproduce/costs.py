@@ -7,11 +7,11 @@ from statistics import fmean
 
 from rankbench.judge.agreement import Agreement
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredFit
-from rankbench.reproduce.wanted import Row
+from rankbench.reproduce.ledger_records import StoredFit
+from rankbench.reproduce.required_fits import PaperRow
 
 
-def cost_cells(row: Row, evidence: Evidence) -> list[Agreement]:
+def cost_cells(row: PaperRow, evidence: Evidence) -> list[Agreement]:
     """Return time and memory of a row, relative to the row `published.costs_of` of its table. Only fits on one device, kind of
     processor and number of threads are compared: the last such ones of both rows, idle ones if there are any. Without such fits
     the list is empty.
@@ -31,16 +31,16 @@ def cost_cells(row: Row, evidence: Evidence) -> list[Agreement]:
     return cells
 
 
-def n_cost_cells(row: Row) -> int:
+def n_cost_cells(row: PaperRow) -> int:
     """Return the number of published costs of a row."""
     return len(row.arm.costs.get(row.dataset, {}))
 
 
-def _base(row: Row) -> Row | None:
+def _base(row: PaperRow) -> PaperRow | None:
     published = row.table.spec.published
     label = published.costs_of if published else None
     arm = next((arm for arm in row.table.spec.arms if arm.label == label), None)
-    return Row(row.table, arm, row.card) if arm and row.dataset in arm.costs else None
+    return PaperRow(row.table, arm, row.card) if arm and row.dataset in arm.costs else None
 
 
 def _comparable(own: Sequence[StoredFit], theirs: Sequence[StoredFit]) -> tuple[list[StoredFit], list[StoredFit]]:

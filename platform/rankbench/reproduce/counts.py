@@ -16,8 +16,8 @@ from rankbench.reproduce.agreement import Count, count, count_of, counted_cells
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.costs import cost_cells, n_cost_cells
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.required_fits import PaperRow
 from rankbench.reproduce.simulations import SIMULATIONS
-from rankbench.reproduce.wanted import Row
 from rankbench.schema.experiment import Cause
 
 MEANING: dict[Cause, str] = {
@@ -67,7 +67,7 @@ def _of_table(table: PaperTable, evidence: Evidence, environment: Environment) -
     total = Count()
     for name, card in _counted_cards(table):
         here = raw_data(card, environment) not in NOWHERE
-        rows = [Row(table, arm, card) for arm in table.spec.arms]
+        rows = [PaperRow(table, arm, card) for arm in table.spec.arms]
         total = sum((count(row, here, evidence) for row in rows), total)
         for row in rows:
             n_costs = n_cost_cells(row)
@@ -106,7 +106,7 @@ def by_cause(cells: Sequence[OffCell]) -> list[tuple[Cause, int, list[str]]]:
 
 def _cells_of_table(table: PaperTable, evidence: Evidence) -> Iterator[OffCell]:
     for _, card in _counted_cards(table):
-        for row in (Row(table, arm, card) for arm in table.spec.arms if arm.variant_of is None):
+        for row in (PaperRow(table, arm, card) for arm in table.spec.arms if arm.variant_of is None):
             for cell in counted_cells(row, evidence):
                 yield OffCell(table.name, row.arm.label, row.arm.cause or ("above" if cell.relative > 0 else "not found"), cell)
             for cell in cost_cells(row, evidence):

@@ -15,8 +15,8 @@ from scipy import stats
 
 from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredFit
-from rankbench.reproduce.wanted import Row
+from rankbench.reproduce.ledger_records import StoredFit
+from rankbench.reproduce.required_fits import PaperRow
 
 FEWEST = 3  # rows that an interval needs
 
@@ -40,7 +40,7 @@ def fits_on_gpu(evidence: Evidence) -> tuple[int, int]:
     return sum(map(_on_gpu, fits)), len(fits)
 
 
-def gpu_shift(rows: Iterable[Row], evidence: Evidence) -> Shift | None:
+def gpu_shift(rows: Iterable[PaperRow], evidence: Evidence) -> Shift | None:
     """Compare rows with seeds on both, in the first metric that they publish; None for fewer than FEWEST rows. Rows that share
     fits count once.
     """

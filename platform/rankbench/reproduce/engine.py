@@ -17,11 +17,11 @@ from rankbench.experiment.estimate import Size
 from rankbench.ledger.claims import Claims
 from rankbench.reproduce.adopt import records_folder
 from rankbench.reproduce.evidence import Evidence, stored_fit
+from rankbench.reproduce.required_fits import PaperRow
 from rankbench.reproduce.schedule import Task, fresh, in_time
 from rankbench.reproduce.search import search
 from rankbench.reproduce.simulations import simulate
 from rankbench.reproduce.timing import alone_folder, keep_seconds, time_alone, untimed
-from rankbench.reproduce.wanted import Row
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.running import OutOfTime, Running
 from rankbench.sweeps.store import SweepStore
@@ -39,7 +39,7 @@ class BudgetedRun:
     evidence: Evidence
     search_seconds: float | None
     on_progress: Callable[[str], None]
-    on_records: Callable[[Unit, list[RunRecord], Path, list[Sequence[Row]]], None]
+    on_records: Callable[[Unit, list[RunRecord], Path, list[Sequence[PaperRow]]], None]
     running: Running = field(default_factory=Running)
     fitted: int = 0
     searched: int = 0
@@ -148,7 +148,7 @@ def claims_folder(environment: Environment) -> Path:
 
 
 def run_alone(
-    rows: Sequence[Row],
+    rows: Sequence[PaperRow],
     budgeted: BudgetedRun,
     environment: Environment,
     cluster: Session,
@@ -160,7 +160,7 @@ def run_alone(
 
     store = SweepStore(alone_folder(environment).parent)
 
-    served: Sequence[Row] = ()
+    served: Sequence[PaperRow] = ()
 
     def run(unit: Unit, spec: ExperimentSpec, done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
         def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
@@ -198,7 +198,7 @@ def _fit(batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment,
 
     def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
         task = by_unit[unit.run_id]
-        served: list[Sequence[Row]] = []
+        served: list[Sequence[PaperRow]] = []
         for record, config in zip(records, unit.job.configs, strict=False):
             fit = next(each for each in task.fits if each.config is config or each.config == config)
             served.append(fit.rows)
@@ -244,7 +244,7 @@ def _search(
 
 def _run(
     planned: Sequence[Unit],
-    row: Row,
+    row: PaperRow,
     environment: Environment,
     store: SweepStore,
     cluster: Session,
@@ -257,7 +257,7 @@ def _run(
     run_units(planned, environment, store, cluster, spec, done, warn=budgeted.on_progress, running=running, in_order=True)
 
 
-def _folder_of_search(row: Row, on: str, environment: Environment) -> Path:
+def _folder_of_search(row: PaperRow, on: str, environment: Environment) -> Path:
     """The folder of the records of a search: that of all fits, so that equal settings of other rows are not fitted again. If a
     scheduler may end its trials, which it does on validation alone, it has one of its own, since what becomes of a trial
     depends on the others.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from rankbench.experiment.job import MethodConfig
 from rankbench.ledger.ledger import Ledger
 from rankbench.ledger.line import Line, origin
-from rankbench.reproduce.lines import Part, StoredClaim, StoredFit, StoredNeighbours, StoredSearch, StoredStudy
+from rankbench.reproduce.ledger_records import Part, StoredClaim, StoredFit, StoredNeighbours, StoredSearch, StoredStudy
 from rankbench.tracking.record import Measured, RunRecord
 
 T = TypeVar("T", bound=Line)

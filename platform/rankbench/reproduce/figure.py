@@ -9,13 +9,13 @@ from rankbench.judge.printing import percent
 from rankbench.reports.figure import COLOURS, Figure, Marks, Panel, Style
 from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.wanted import ORIGINS, Origin, Row
+from rankbench.reproduce.required_fits import ORIGINS, Origin, PaperRow
 
 LIMIT = 0.2  # relative differences beyond it are drawn at the edge
 LOOKS = {"printed": COLOURS[0], "chosen": COLOURS[2], "as published": COLOURS[1]}
 
 
-def differences_figure(name: str, rows: Sequence[Row], evidence: Evidence) -> Figure | None:
+def differences_figure(name: str, rows: Sequence[PaperRow], evidence: Evidence) -> Figure | None:
     """Show the relative differences of all measured cells, with their 95 % intervals; None if there is no cell."""
     cells: dict[str, list[tuple[str, Origin, Agreement]]] = {}
     for row in rows:

@@ -11,7 +11,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredFit, StoredNeighbours
+from rankbench.reproduce.ledger_records import StoredFit, StoredNeighbours
 from rankbench.reproduce.paired import measured_fits, paired_tests, run_folders, standing_pairs
 
 

@@ -19,12 +19,12 @@ from rankbench.reproduce.counts import OffCell, by_cause, counts, off_cells
 from rankbench.reproduce.devices import fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import differences_figure
-from rankbench.reproduce.lines import PARTS, StoredClaim, StoredNeighbours, StoredPair
+from rankbench.reproduce.ledger_records import PARTS, StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.paired import standing_pairs
+from rankbench.reproduce.required_fits import MEANING, ORIGINS, PaperRow, rows_of
 from rankbench.reproduce.results import MARKED, cost_columns, count_columns, study_columns, table_columns
 from rankbench.reproduce.seeds import Spread, spreads
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
-from rankbench.reproduce.wanted import MEANING, ORIGINS, Row, rows_of
 
 TITLES = {
     "rg2": "RG² (Pu et al., ICML 2024)",
@@ -274,7 +274,7 @@ def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str])
         yield Section(title, tuple(blocks))
 
 
-def _accounts(rows: Sequence[Row], title: str, told: dict[str, str]) -> Iterator[str]:
+def _accounts(rows: Sequence[PaperRow], title: str, told: dict[str, str]) -> Iterator[str]:
     """Yield why the numbers of rows differ, in the first section that has the row. Later sections refer to it."""
     elsewhere: dict[str, list[str]] = {}
     for row in (row for row in rows if row.arm.account):
@@ -294,7 +294,7 @@ def _study_sections(study: Simulation, evidence: Evidence) -> Iterator[Section]:
             yield Section(f"{study.table} on {dataset}, {study.unit}", (grid, Text(study.account)))
 
 
-def _unprinted(table: PaperTable, rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
+def _unprinted(table: PaperTable, rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:
     """Yield the values that printed optima lack, if a row was measured with them."""
     measured = [row for row in rows if row.searched and row.fits("printed", evidence)]
     stated = [("", table.spec.unprinted)] if measured else []
@@ -305,7 +305,7 @@ def _unprinted(table: PaperTable, rows: Sequence[Row], evidence: Evidence) -> It
             yield f"{label}where the printed optima lack a value: {values}"
 
 
-def _searches(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
+def _searches(rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:
     """Yield what each search cost, and where its best value is the last one that was tried; and which rows the evidence has no
     search of.
     """
@@ -329,7 +329,7 @@ def _searches(rows: Sequence[Row], evidence: Evidence) -> Iterator[str]:
             yield line + (f"; the best {', '.join(search.edges)} is still the last one tried" if search.edges else "")
 
 
-def _deviations(rows: Sequence[Row], evidence: Evidence) -> list[str]:
+def _deviations(rows: Sequence[PaperRow], evidence: Evidence) -> list[str]:
     """Return how the measured settings differ from the paper's protocol: one sentence per parameter and pair of values.
     Settings of a row that was measured more than once are told apart by their origin.
     """

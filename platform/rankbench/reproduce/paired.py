@@ -14,8 +14,8 @@ from rankbench.judge.compare import compare, user_means
 from rankbench.reproduce.adopt import PLACES
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredClaim, StoredFit, StoredNeighbours, StoredPair, Verdict, stamp
-from rankbench.reproduce.wanted import Row
+from rankbench.reproduce.ledger_records import StoredClaim, StoredFit, StoredNeighbours, StoredPair, Verdict, stamp
+from rankbench.reproduce.required_fits import PaperRow
 from rankbench.tracking.record import read_per_user, read_record
 
 
@@ -33,7 +33,7 @@ def measured_fits(table: PaperTable, dataset: str, label: str, evidence: Evidenc
     arm = next((each for each in table.spec.arms if each.label == label), None)
     if arm is None:  # a row that the file does not have any more
         return []
-    row = Row(table, arm, table.cards[dataset])
+    row = PaperRow(table, arm, table.cards[dataset])
     return row.fits("printed", evidence) or row.fits("chosen", evidence)
 
 

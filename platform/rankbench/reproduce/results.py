@@ -10,14 +10,14 @@ from rankbench.judge.printing import number, percent, share
 from rankbench.reproduce.agreement import Count, MeasuredRow, measurements
 from rankbench.reproduce.costs import cost_cells
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.required_fits import Origin, PaperRow
 from rankbench.reproduce.simulations import Simulation
-from rankbench.reproduce.wanted import Origin, Row
 
 MARKED = "● published number in the 95 % interval, ◐ within 1 % of it, ○ within 3 %"
 MARKS = {"within the interval": " ●", "within 1 %": " ◐", "within 3 %": " ○", "off": ""}
 
 
-def table_columns(rows: Sequence[Row], evidence: Evidence) -> tuple[list[str], list[list[str]], set[Origin]]:
+def table_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[str], list[list[str]], set[Origin]]:
     """Return header and cells of the rows of one table and dataset, and the origins of their settings."""
     metrics = list(dict.fromkeys(name for row in rows for name in row.published))
     header = ["row", "setting", "seeds"]
@@ -54,7 +54,7 @@ def _seconds(standing: MeasuredRow) -> str:
     return next((f"{fit.seconds.get('fit', 0.0):.1f}" for fit in standing.fits if fit.idle), "")
 
 
-def cost_columns(rows: Sequence[Row], evidence: Evidence) -> tuple[list[str], list[list[str]]]:
+def cost_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[str], list[list[str]]]:
     """Return header and cells of published times and memories, relative to one row; the body is empty if there are none."""
     body = []
     for row in rows:
@@ -76,7 +76,7 @@ def study_columns(study: Simulation, dataset: str, evidence: Evidence) -> tuple[
     return ["row", "metric", "measured", "published", "difference"], body
 
 
-def as_json(rows: Sequence[Row], studies: Sequence[tuple[Simulation, str]], evidence: Evidence) -> dict[str, Any]:
+def as_json(rows: Sequence[PaperRow], studies: Sequence[tuple[Simulation, str]], evidence: Evidence) -> dict[str, Any]:
     """Return the measured rows and studies as JSON values."""
     measured = [_row_json(each) for row in rows for each in measurements(row, evidence)]
     missing = [

@@ -20,9 +20,9 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.judge.printing import listed
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import Part, StoredFit
+from rankbench.reproduce.ledger_records import Part, StoredFit
+from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
 from rankbench.reproduce.simulations import Simulation, card_key
-from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
 from rankbench.sweeps.distinct import distinct_settings
 from rankbench.sweeps.units import Unit, units
 
@@ -48,9 +48,9 @@ class Task:
 
     stage: Stage
     dataset: str
-    fits: tuple[Wanted, ...] = ()
+    fits: tuple[RequiredFit, ...] = ()
     unit: Unit | None = None
-    searched: Row | None = None
+    searched: PaperRow | None = None
     on: Part = "valid"
     study: Simulation | None = None
     card: str = ""  # the data of the study
@@ -71,7 +71,7 @@ class Task:
         return tuple(repr((dataset, fit)) for fit in fits) or (repr((dataset, *other)),)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[PaperRow]:
         """The rows that it serves; none for a study."""
         return [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
 
@@ -96,7 +96,7 @@ class Task:
 
 
 def tasks(
-    rows: Sequence[Row],
+    rows: Sequence[PaperRow],
     studies: Iterable[tuple[Simulation, str]],
     evidence: Evidence,
     environment: Environment,
@@ -113,8 +113,8 @@ def tasks(
     """
     size_of = size_of or (lambda card: Size.of(prepare(card, environment)))
     result: list[Task] = []
-    groups: dict[tuple[object, ...], list[Wanted]] = {}
-    for fit in wanted_fits(rows, evidence):
+    groups: dict[tuple[object, ...], list[RequiredFit]] = {}
+    for fit in required_fits(rows, evidence):
         measured = is_measured(fit, evidence)
         if measured and (runs_here is None or _is_here(fit, evidence, runs_here)):
             continue
@@ -148,13 +148,13 @@ def tasks(
     return sorted(_without_twins(result), key=lambda task: (TURN[task.stage], task.waited, task.seconds / max(task.n_cells, 1)))
 
 
-def _seconds_of(fits: Iterable[Wanted], evidence: Evidence) -> float | None:
+def _seconds_of(fits: Iterable[RequiredFit], evidence: Evidence) -> float | None:
     """Return the seconds that the fits took with other seeds, which tell when validation ends a fit; None if one has none."""
     known = [[each.own_seconds for each in _found(fit, evidence)] for fit in fits]
     return sum(map(fmean, known)) if all(known) else None
 
 
-def _search_seconds(row: Row, size: Size | None, metrics: dict[str, MetricSet], cpus: int | None) -> float:
+def _search_seconds(row: PaperRow, size: Size | None, metrics: dict[str, MetricSet], cpus: int | None) -> float:
     """Return a rough estimate of the seconds of a search: those of its first setting for each of its settings."""
     if size is None:
         return 0.0
@@ -165,7 +165,7 @@ def _search_seconds(row: Row, size: Size | None, metrics: dict[str, MetricSet], 
     return unit.cost * len(settings)
 
 
-def is_searched(row: Row, on: Part, evidence: Evidence, seconds: float | None) -> bool:
+def is_searched(row: PaperRow, on: Part, evidence: Evidence, seconds: float | None) -> bool:
     """Whether the evidence has the search of a row, with all draws that the file asks for now, or with as much time."""
     found = row.search(evidence, on)
     if found is None:
@@ -176,27 +176,27 @@ def is_searched(row: Row, on: Part, evidence: Evidence, seconds: float | None) -
     return found.draws >= len(distinct_settings(row.arm.params, asked.trials, asked.seed, row.source))
 
 
-def is_measured(fit: Wanted, evidence: Evidence) -> bool:
+def is_measured(fit: RequiredFit, evidence: Evidence) -> bool:
     """Whether the evidence has the fit, with every metric that its rows publish."""
     return measurement_of(fit, evidence) is not None
 
 
-def measurement_of(fit: Wanted, evidence: Evidence) -> StoredFit | None:
+def measurement_of(fit: RequiredFit, evidence: Evidence) -> StoredFit | None:
     """Return what the evidence has of the fit, with every metric that its rows publish; None if it was not measured."""
     return next((each for each in _found(fit, evidence) if each.seed == fit.seed), None)
 
 
-def _found(fit: Wanted, evidence: Evidence) -> list[StoredFit]:
+def _found(fit: RequiredFit, evidence: Evidence) -> list[StoredFit]:
     """The measured fits of the setting, of any seed."""
     return evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, fit.metrics)
 
 
-def _is_here(fit: Wanted, evidence: Evidence, runs_here: Collection[str]) -> bool:
+def _is_here(fit: RequiredFit, evidence: Evidence, runs_here: Collection[str]) -> bool:
     stored = measurement_of(fit, evidence)
     return stored is not None and stored.stamp in runs_here
 
 
-def _stage(fits: Iterable[Wanted]) -> Stage:
+def _stage(fits: Iterable[RequiredFit]) -> Stage:
     """The earliest stage of the fits. All seeds of a chosen setting come at its stage, those of others but the first last."""
     stages: list[Stage] = []
     for fit in fits:
@@ -205,7 +205,7 @@ def _stage(fits: Iterable[Wanted]) -> Stage:
     return min(stages, key=STAGES.index)
 
 
-def _waited(fits: Iterable[Wanted], evidence: Evidence) -> str:
+def _waited(fits: Iterable[RequiredFit], evidence: Evidence) -> str:
     rows = [row for fit in fits for row in fit.rows]
     dates = [each.started_at for row in rows for origin in ("printed", "chosen") for each in row.fits(origin, evidence)]
     return max(dates, default="")

@@ -10,8 +10,8 @@ from typing import Any
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
-from rankbench.reproduce.lines import Part, StoredSearch
-from rankbench.reproduce.wanted import Row
+from rankbench.reproduce.ledger_records import Part, StoredSearch
+from rankbench.reproduce.required_fits import PaperRow
 from rankbench.sweeps.distinct import distinct_settings
 from rankbench.sweeps.extend_range import STEPS, edges, one_step_beyond
 from rankbench.sweeps.units import Unit, units
@@ -21,7 +21,9 @@ Done = Callable[[Unit, list[RunRecord], bool], None]
 Run = Callable[[Sequence[Unit], Done], None]
 
 
-def search(row: Row, on: Part, size: Size, metrics: MetricSet, cpus: int, bound: float | None, run: Run) -> StoredSearch | None:
+def search(
+    row: PaperRow, on: Part, size: Size, metrics: MetricSet, cpus: int, bound: float | None, run: Run
+) -> StoredSearch | None:
     """Return the best setting of a row on a part, or None if every draw failed.
 
     `bound`: seconds of training after which no further setting is begun; a few settings run at once, so the time can be longer

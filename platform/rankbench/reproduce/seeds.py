@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rankbench.reproduce.agreement import MeasuredRow, measurements
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.wanted import SEEDS, Row
+from rankbench.reproduce.required_fits import SEEDS, PaperRow
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Spread:
     both as a share of `mean`. `stopped_early`: validation chose the epoch, so that seeds differ in it, too.
     """
 
-    row: Row
+    row: PaperRow
     metric: str
     seeds: int
     mean: float
@@ -31,7 +31,7 @@ class Spread:
     stopped_early: bool
 
 
-def spreads(rows: Iterable[Row], evidence: Evidence) -> list[Spread]:
+def spreads(rows: Iterable[PaperRow], evidence: Evidence) -> list[Spread]:
     """Return the settings with at least SEEDS seeds, the largest deviation first. Rows that share fits count once."""
     found: dict[tuple[str, ...], Spread] = {}
     for row in rows:

@@ -11,7 +11,7 @@ from rankbench.core.params import parameters
 from rankbench.data.cards import load_card
 from rankbench.judge.agreement import Agreement
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import StoredStudy
+from rankbench.reproduce.ledger_records import StoredStudy
 from rankbench.schema.experiment import Cause
 from rankbench.studies.published import DATASETS, INCONSISTENCY, SECONDS, THRESHOLD_ERROR
 from rankbench.tracking.environment import code_revision

@@ -14,9 +14,9 @@ from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import records_folder
 from rankbench.reproduce.evidence import Evidence, stored_fit
-from rankbench.reproduce.lines import StoredFit
+from rankbench.reproduce.ledger_records import StoredFit
+from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
 from rankbench.reproduce.schedule import is_measured, measurement_of
-from rankbench.reproduce.wanted import Row, Wanted, wanted_fits
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
@@ -39,11 +39,11 @@ def require_idle(cpus: int) -> None:
         )
 
 
-def untimed(rows: Iterable[Row], evidence: Evidence) -> list[Wanted]:
+def untimed(rows: Iterable[PaperRow], evidence: Evidence) -> list[RequiredFit]:
     """Return one measured fit per dataset, method and encoder of which none was timed alone."""
-    first: dict[tuple[str, str, str], Wanted] = {}
+    first: dict[tuple[str, str, str], RequiredFit] = {}
     timed = set()
-    for fit in wanted_fits(rows, evidence):
+    for fit in required_fits(rows, evidence):
         kind = (fit.card.name, fit.config.method, str(fit.config.flat.get("model", "")))
         found = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype)
         if any(each.idle for each in found):
@@ -54,7 +54,7 @@ def untimed(rows: Iterable[Row], evidence: Evidence) -> list[Wanted]:
 
 
 def time_alone(
-    fit: Wanted, evidence: Evidence, environment: Environment, metrics: MetricSet, cpus: int, run: Run
+    fit: RequiredFit, evidence: Evidence, environment: Environment, metrics: MetricSet, cpus: int, run: Run
 ) -> RunRecord | None:
     """Fit once more with all `cpus` processors and store the seconds with the fit that is known, whose metrics and tests stay
     those of its own run; None if the fit failed. `run(unit, spec, done)` runs the unit with the resources of `spec` and calls
@@ -79,7 +79,7 @@ def time_alone(
     return finished[0] if finished else None
 
 
-def keep_seconds(line: StoredFit, fit: Wanted, evidence: Evidence) -> StoredFit:
+def keep_seconds(line: StoredFit, fit: RequiredFit, evidence: Evidence) -> StoredFit:
     """Return the line of a fit that was made again, with the seconds that it took alone, if the evidence has them."""
     known = measurement_of(fit, evidence)
     timed = known is not None and known.idle and known.fingerprint == line.fingerprint

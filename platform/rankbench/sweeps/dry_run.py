@@ -28,7 +28,7 @@ RECORD_BYTES, USER_BYTES = 10_000, 40  # sizes of a record and of the metrics of
 
 
 @dataclass
-class Row:
+class PlanRow:
     """An arm on a dataset.
 
     `settings` is None if they are drawn one after another. Some of the `fits` may be shared with other arms, which
@@ -112,7 +112,7 @@ class DryRun:
     sweep or an earlier one has finished, which are not part of the rest. `wide` says which fits get several nodes, and why.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[PlanRow, ...]
     stages: tuple[Stage, ...]
     folder: str
     records: int
@@ -182,7 +182,7 @@ def dry_run(
     rows = [*_rows(search, adaptive), *(() if search else _rows(final, ()))]
     stage = "search" if search else "final"
     rows += [
-        Row(dataset, arm.label, stage, state=problem.state)
+        PlanRow(dataset, arm.label, stage, state=problem.state)
         for dataset, problem in plan.not_available.items()
         for arm in plan.spec.arms
     ]
@@ -252,15 +252,15 @@ def _undecided(plan: Plan, dataset: str) -> set[str | None]:
     return {arm for arm in arms if arms.count(arm) > 1} | {search.arm.label for search in plan.adaptive}
 
 
-def _rows(members: list[tuple[Unit, int]], adaptive: Iterable[AdaptiveSearch]) -> list[Row]:
-    rows: dict[tuple[str, str], Row] = {}
+def _rows(members: list[tuple[Unit, int]], adaptive: Iterable[AdaptiveSearch]) -> list[PlanRow]:
+    rows: dict[tuple[str, str], PlanRow] = {}
     drafts = {id(search.draft) for search in adaptive}
     for unit, times in members:
         by_arm: dict[str, int] = defaultdict(int)
         for config in unit.job.configs:
             by_arm[config.arm or config.method] += 1
         for arm, settings in by_arm.items():
-            row = rows.setdefault((unit.job.card.name, arm), Row(unit.job.card.name, arm, unit.job.stage))
+            row = rows.setdefault((unit.job.card.name, arm), PlanRow(unit.job.card.name, arm, unit.job.stage))
             row.settings = None if id(unit) in drafts else (row.settings or 0) + settings
             row.add(unit, settings, times)
             row.shared_with |= dict.fromkeys(other for other in by_arm if other != arm)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rankbench.judge.printing import number, percent
 from rankbench.reports.markdown import table
-from rankbench.reproduce.wanted import Row
+from rankbench.reproduce.required_fits import PaperRow
 from rankbench.tracking.record import RunRecord
 
 
-def published_tags(record: RunRecord, rows: Sequence[Row]) -> dict[str, str]:
+def published_tags(record: RunRecord, rows: Sequence[PaperRow]) -> dict[str, str]:
     """Return the tags of the MLflow run of a record that serves `rows`: the names of their tables and, if it was measured on
     test, a description in Markdown. It says where a row has a stand-in instead of the paper's data.
     """
@@ -23,7 +23,7 @@ def published_tags(record: RunRecord, rows: Sequence[Row]) -> dict[str, str]:
     return tags
 
 
-def _lines(record: RunRecord, row: Row) -> list[list[str]]:
+def _lines(record: RunRecord, row: PaperRow) -> list[list[str]]:
     where = f"{row.table.name}, a stand-in" if row.table.stand_in(row.dataset) else row.table.name
     return [
         [where, row.arm.label, name, number(value), number(mean), percent(mean / value - 1, "+.1f") if value else ""]

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from rankbench.reproduce.beside import published_tags
 from rankbench.reproduce.catalogue import paper_tables
-from rankbench.reproduce.wanted import rows_of
+from rankbench.reproduce.mlflow_tags import published_tags
+from rankbench.reproduce.required_fits import rows_of
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
 RECORD = RunRecord(

@@ -15,7 +15,7 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, Metri
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.lines import Part, StoredFit, StoredSearch
+from rankbench.reproduce.ledger_records import Part, StoredFit, StoredSearch
 from rankbench.schema.experiment import ArmSpec
 from rankbench.sweeps.units import can_score, part_of_final
 
@@ -30,7 +30,7 @@ SEEDS = 3  # runs of a chosen setting
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """A row of a table on one dataset. Its cells are `arm.published[dataset]`."""
 
     table: PaperTable
@@ -129,16 +129,16 @@ class Row:
         return (*stated, *(seed for seed, _ in zip(more, range(SEEDS - len(stated)), strict=False)))
 
 
-def rows_of(tables: Iterable[PaperTable], datasets: Sequence[str] = ()) -> Iterator[Row]:
+def rows_of(tables: Iterable[PaperTable], datasets: Sequence[str] = ()) -> Iterator[PaperRow]:
     """Yield the rows of the tables on their datasets, or on some of them, in the order of the files."""
     for table in tables:
         for name, card in table.cards.items():
             if not datasets or name in datasets:
-                yield from (Row(table, arm, card) for arm in table.spec.arms)
+                yield from (PaperRow(table, arm, card) for arm in table.spec.arms)
 
 
 @dataclass
-class Wanted:
+class RequiredFit:
     """A fit that is wanted, with the rows of all tables that it serves. `config` carries the label of the first row."""
 
     config: MethodConfig
@@ -148,7 +148,7 @@ class Wanted:
     dtype: str
     seed: int
     origin: Origin
-    rows: list[Row] = field(default_factory=list)
+    rows: list[PaperRow] = field(default_factory=list)
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -167,16 +167,16 @@ class Wanted:
         return sum(len(row.published) for row in self.rows)
 
 
-def wanted_fits(rows: Iterable[Row], evidence: Evidence) -> list[Wanted]:
+def required_fits(rows: Iterable[PaperRow], evidence: Evidence) -> list[RequiredFit]:
     """Return the fits whose settings are known, whether measured or not; those of several rows once."""
-    fits: dict[tuple[Any, ...], Wanted] = {}
+    fits: dict[tuple[Any, ...], RequiredFit] = {}
     for row in rows:
         for origin in ORIGINS:
             config = row.setting(origin, evidence)
             if config is None:
                 continue
             for seed in row.seeds(origin, config):
-                fit = Wanted(config, row.card, row.card_key, row.part(config), row.table.spec.dtype, seed, origin)
+                fit = RequiredFit(config, row.card, row.card_key, row.part(config), row.table.spec.dtype, seed, origin)
                 fits.setdefault(fit.key, fit).rows.append(row)
     return list(fits.values())
 
