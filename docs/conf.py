@@ -14,8 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import method_tables
 import rooms
 
-from rankbench.api.leaderboard import site as leaderboard_site
 from rankbench.core.environment import Environment
+from rankbench.leaderboard.options import BoardOptions
+from rankbench.leaderboard.stored import site as leaderboard_site
 
 project = "rankbench"
 author = copyright = "The rankbench developers"
@@ -57,7 +58,7 @@ def fill_in(app, docname: str, source: list[str]) -> None:
 def write_leaderboard(app, exception) -> None:
     """Write the site of the leaderboard beside the pages."""
     if exception is None and app.builder.format == "html" and LEADERBOARD.is_dir():
-        leaderboard_site(Path(app.outdir) / "leaderboard", (), (), Environment.from_env(), LEADERBOARD)
+        leaderboard_site(Path(app.outdir) / "leaderboard", BoardOptions(store=LEADERBOARD), Environment.from_env())
 
 
 def setup(app) -> None:

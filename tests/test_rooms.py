@@ -45,8 +45,8 @@ EDGES = {
     },
     "views": {"experiment", "schema", "sweeps", "tracking"},
     "api": {
-        "cluster", "core", "data", "evaluation", "experiment", "judge", "leaderboard", "reports", "reproduce", "schema",
-        "sweeps", "tracking", "views",
+        "cluster", "core", "data", "evaluation", "experiment", "judge", "leaderboard", "reports", "schema", "sweeps",
+        "tracking", "views",
     },
     "cli": {
         "api", "cluster", "contracts", "core", "data", "evaluation", "experiment", "fitting", "judge",

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rankbench.api.leaderboard import _boards
 from rankbench.leaderboard.board import Board, ranking_of
+from rankbench.leaderboard.options import Selection
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import write_site
+from rankbench.leaderboard.stored import boards
 
 
 def entry(dataset, entrant, value=None, status="finished"):
@@ -52,7 +53,7 @@ def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
     store = Leaderboard(tmp_path / "store")
     for each in (*by_mrr, *kept):
         store.add(each)
-    (shown,) = _boards(("all",), ("all",), [*store.all(Result)], store.folder)
+    (shown,) = boards(Selection(), [*store.all(Result)], store.folder)
     assert shown.metric == "ndcg@20" and shown.left_out == {"bpr": 1}
     assert write_site(tmp_path / "site", [shown], store, {})
 
@@ -69,7 +70,7 @@ def test_only_entries_on_the_newest_data_are_shown(tmp_path):
     for name, card, started in (("ease", "new", "2026-02"), ("bpr", "old", "2026-01"), ("sl", "old", "2025-12")):
         store.add(replace(entry("a", name, 0.2), card=card, fingerprint=card, started_at=started))
     store.add(replace(entry("a", "slow", status="over budget"), card="new"))
-    (shown,) = _boards(("all",), ("all",), [*store.all(Result)], store.folder)
+    (shown,) = boards(Selection(), [*store.all(Result)], store.folder)
     assert {each.entrant for each in shown.entries} == {"ease", "slow"}
 
 

@@ -10,17 +10,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from rankbench.api.leaderboard import Stores
-from rankbench.api.leaderboard import board as stored_board
 from rankbench.cli import _main
 from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.judge.compare import compare
+from rankbench.leaderboard.agenda import Stores
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.contest import in_time
 from rankbench.leaderboard.entrants import entrants
+from rankbench.leaderboard.options import ShowOptions
 from rankbench.leaderboard.results import Leaderboard, Result
+from rankbench.leaderboard.stored import board as stored_board
 
 PLUGIN = r'''
 """Methods that misbehave."""
@@ -337,7 +338,7 @@ def test_the_order_by_single_seeds_shows_what_chance_decides(tmp_path):
 
 
 def test_the_table_has_the_methods_in_their_order(board, stored):
-    table = stored_board([], [], Environment.from_env(), store=Path("results/leaderboard")).table
+    table = stored_board(ShowOptions(store=Path("results/leaderboard")), Environment.from_env()).table
     assert table["method"].tolist() == ["sl", "bpr", "copy", "random"] and table["best"].tolist() == [1.0, 0.0, 0.0, 0.0]
     assert table["mean rank"].tolist() == [1.0, 2.5, 2.5, 4.0] and table["no result"].tolist() == [0, 0, 0, 1]
 

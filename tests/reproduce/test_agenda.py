@@ -6,17 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rankbench.api.reproduce import agenda
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.job import Job
 from rankbench.experiment.run import run
 from rankbench.judge.agreement import Agreement
+from rankbench.reproduce.agenda import agenda
 from rankbench.reproduce.agreement import agreements, measurements
 from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.engine import BudgetedRun, run_within_budget
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.ledger_records import StoredFit, StoredStudy
+from rankbench.reproduce.options import ReproduceOptions
 from rankbench.reproduce.required_fits import metrics_for, required_fits, rows_of
 from rankbench.reproduce.schedule import tasks
 from rankbench.reproduce.simulations import SIMULATIONS, simulate
@@ -41,7 +42,7 @@ def test_words_name_papers_and_tables():
 
 
 def test_printed_optima_come_first_and_one_fit_serves_several_tables(home):
-    plan = agenda(["toy"], home)
+    plan = agenda(ReproduceOptions(["toy"]), home)
     assert [task.stage for task in plan.tasks] == ["printed", "printed", "as published", "search", "search"]
     ease = next(task for task in plan.tasks if task.labels == "EASE" and task.stage == "printed")
     assert (ease.tables, ease.n_cells) == ("toy/1, toy/2", 3)
@@ -53,11 +54,11 @@ def test_a_dry_run_prepares_and_writes_nothing(home, tmp_path):
         return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
 
     before = files()
-    made_up = agenda(["toy"], home, read_only=True).tasks
+    made_up = agenda(ReproduceOptions(["toy"]), home, read_only=True).tasks
     assert files() == before
-    prepared = agenda(["toy"], home).tasks
+    prepared = agenda(ReproduceOptions(["toy"]), home).tasks
     before = files()
-    known = agenda(["toy"], home, read_only=True).tasks
+    known = agenda(ReproduceOptions(["toy"]), home, read_only=True).tasks
     assert files() == before
     assert {task.key for task in made_up} == {task.key for task in prepared} == {task.key for task in known}
     assert [task.seconds for task in known] == pytest.approx([task.seconds for task in prepared], rel=0.5)
@@ -76,41 +77,42 @@ search: {choose: {metric: recall@50}}
 cutoffs: [20, 50]
 """
     )
-    searches = agenda(["toy/1"], home, stages=["search"], labels=["EDLAE"]).tasks
+    searches = agenda(ReproduceOptions(["toy/1"], stages=["search"], rows=["EDLAE"]), home).tasks
     assert [task.searched.table.spec.search.choose.metric for task in searches] == ["ndcg@20", "recall@50"]
     assert len({task.key for task in searches}) == 2
 
 
 def test_fits_share_a_gpu_where_the_method_can_use_one(home):
-    tasks = agenda(["toy"], home, stages=["printed"], device="cuda", gpus=0.25).tasks
+    tasks = agenda(ReproduceOptions(["toy"], stages=["printed"], device="cuda", gpus=0.25), home).tasks
     assert {task.labels: task.unit.gpus for task in tasks} == {"EASE": 0.25, "Popularity": 0}
-    assert agenda(["toy"], home, device="cuda").on_gpu and not agenda(["toy"], home).on_gpu
-    assert all(task.unit.gpus == 0 for task in agenda(["toy"], home, stages=["printed"], device="cpu").tasks)
+    assert agenda(ReproduceOptions(["toy"], device="cuda"), home).on_gpu and not agenda(ReproduceOptions(["toy"]), home).on_gpu
+    assert all(task.unit.gpus == 0 for task in agenda(ReproduceOptions(["toy"], stages=["printed"], device="cpu"), home).tasks)
 
 
 def test_a_dataset_that_no_table_has_is_an_error(home):
     with pytest.raises(ConfigError, match="--datasets: no selected table has 'gowalla'"):
-        agenda(["toy"], home, datasets=["gowalla"])
+        agenda(ReproduceOptions(["toy"], datasets=["gowalla"]), home)
 
 
 def test_stages_and_rows_narrow_the_tasks(home):
-    assert [task.stage for task in agenda(["toy"], home, stages=["search", "as published"]).tasks] == [
+    assert [task.stage for task in agenda(ReproduceOptions(["toy"], stages=["search", "as published"]), home).tasks] == [
         "as published", "search", "search"
     ]  # fmt: skip
-    assert {task.labels for task in agenda(["toy"], home, labels=["EDLAE", "Popularity"]).tasks} == {"EDLAE", "Popularity"}
-    plan = agenda(["toy"], home, stages=["search"], labels=["EDLAE"])
+    named = agenda(ReproduceOptions(["toy"], rows=["EDLAE", "Popularity"]), home)
+    assert {task.labels for task in named.tasks} == {"EDLAE", "Popularity"}
+    plan = agenda(ReproduceOptions(["toy"], stages=["search"], rows=["EDLAE"]), home)
     assert [task.labels for task in plan.tasks] == ["EDLAE"]
     assert {row.arm.label for row in plan.named_rows} == {"EDLAE"} < {row.arm.label for row in plan.rows}
-    assert replace(plan, labels=frozenset()).named_rows == plan.rows
+    assert replace(plan, options=ReproduceOptions(["toy"])).named_rows == plan.rows
     with pytest.raises(ConfigError, match="--stages: no stage is called 'seedz'; did you mean seeds"):
-        agenda(["toy"], home, stages=["seedz"])
+        agenda(ReproduceOptions(["toy"], stages=["seedz"]), home)
     with pytest.raises(ConfigError, match="--rows: no selected table has a row 'EDLEA'; did you mean EDLAE"):
-        agenda(["toy"], home, labels=["EDLEA"])
+        agenda(ReproduceOptions(["toy"], rows=["EDLEA"]), home)
 
 
 def test_what_another_command_has_measured_since_is_not_fitted_again(home, monkeypatch):
     """It was planned before, and the claim on it is free again."""
-    plan = agenda(["toy"], home, stages=["printed"])
+    plan = agenda(ReproduceOptions(["toy"], stages=["printed"]), home)
     fits = [fit for task in plan.tasks for fit in task.fits]
     ran = []
     monkeypatch.setattr("rankbench.reproduce.engine._fit", lambda batch, *rest: ran.extend(task.labels for task in batch))
@@ -147,12 +149,12 @@ arms: [{name: iALS, method: ials, params: {iterations: 2}, published: {synthetic
 """
     )
     tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
-    before = agenda(["toy/3"], home).tasks
+    before = agenda(ReproduceOptions(["toy/3"]), home).tasks
     assert before[0].seconds == before[1].seconds > 0
     measure(before[0].fits[0], evidence, home, tables)
     (stored,) = evidence.lines(StoredFit, "synthetic")
     evidence.add(replace(stored, seconds={"fit": 1234.0}, started_at=f"{stored.started_at} later"))
-    left = agenda(["toy/3"], home).tasks
+    left = agenda(ReproduceOptions(["toy/3"]), home).tasks
     assert [(task.stage, task.fits[0].seed, task.seconds) for task in left] == [("seeds", 1, 1234.0), ("seeds", 2, 1234.0)]
 
 
@@ -179,11 +181,11 @@ def test_what_another_machine_measured_is_fitted_again_if_that_stage_is_named(ho
     fits = [fit for fit in required_fits(rows_of(tables), evidence) if fit.config.method == "ease"]
     elsewhere, here = (measure(fit, evidence, home, tables) for fit in fits)
     write_record(home.results / "runs", here.record, here.per_user)
-    assert all(task.stage != "again" for task in agenda(["toy"], home).tasks)
-    (task,) = agenda(["toy"], home, stages=["again"]).tasks
+    assert all(task.stage != "again" for task in agenda(ReproduceOptions(["toy"]), home).tasks)
+    (task,) = agenda(ReproduceOptions(["toy"], stages=["again"]), home).tasks
     assert task.stage == "again" and [fit.origin for fit in task.fits] == ["printed"]
     write_record(home.results / "runs", elsewhere.record, elsewhere.per_user)
-    assert not agenda(["toy"], home, stages=["again"]).tasks
+    assert not agenda(ReproduceOptions(["toy"], stages=["again"]), home).tasks
 
 
 def test_a_run_of_another_command_is_taken_over(home):
@@ -194,7 +196,7 @@ def test_a_run_of_another_command_is_taken_over(home):
     for revision, adopted in (("abc+changes", 0), ("abc", 1)):  # nobody knows the code of the first
         record = replace(outcome.record, id=f"run-{adopted}", environment={"revision": revision})
         write_record(home.results / "runs", record, outcome.per_user)
-        plan = agenda(["toy"], home, read_only=not adopted)
+        plan = agenda(ReproduceOptions(["toy"]), home, read_only=not adopted)
         assert plan.adopted == adopted
     assert all(task.labels != "Popularity" for task in plan.tasks)
 
@@ -269,14 +271,14 @@ def test_a_study_is_wanted_until_it_was_run(home, monkeypatch):
         inconsistency, table="toy/3", datasets=("synthetic",), params=lambda dataset: params,
         published=lambda dataset: {("auc", "precision@20"): 30.0},
     )  # fmt: skip
-    monkeypatch.setattr("rankbench.api.reproduce.SIMULATIONS", (toy,))
+    monkeypatch.setattr("rankbench.reproduce.agenda.SIMULATIONS", (toy,))
     monkeypatch.setattr("rankbench.studies.metric_inconsistency.DATASETS", {"synthetic": "Beauty"})
-    (task,) = agenda(["toy/3"], home).tasks
+    (task,) = agenda(ReproduceOptions(["toy/3"]), home).tasks
     assert (task.stage, task.dataset, task.n_cells) == ("study", "synthetic", 1)
     evidence = Evidence(home.home / "experiments" / "evidence")
     assert not toy.cells("synthetic", evidence)
     simulate(toy, "synthetic", evidence, home)
-    assert not agenda(["toy/3"], home).tasks
+    assert not agenda(ReproduceOptions(["toy/3"]), home).tasks
     ((row, cell),) = toy.cells("synthetic", Evidence(evidence.folder))
     assert row == "auc" and 0 <= cell.mean <= 100
     (line,) = evidence.lines(StoredStudy, "synthetic")

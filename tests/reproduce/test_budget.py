@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from rankbench.api.reproduce import agenda
+from rankbench.reproduce.agenda import agenda
 from rankbench.reproduce.engine import BudgetedRun, run_within_budget
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.options import ReproduceOptions
 from rankbench.reproduce.schedule import in_time
 from rankbench.sweeps.running import OutOfTime, Running
 
@@ -19,7 +20,7 @@ CLUSTER = SimpleNamespace(cpus=1)
 @pytest.fixture
 def tasks(home):
     """Two fits and no search, whose estimates are to be set."""
-    return agenda(["toy"], home, stages=["printed", "as published"]).tasks
+    return agenda(ReproduceOptions(["toy"], stages=["printed", "as published"]), home).tasks
 
 
 def spent(tasks, home, monkeypatch, seconds, fit=lambda running: None):

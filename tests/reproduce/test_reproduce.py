@@ -9,14 +9,15 @@ import time
 import pytest
 from mlflow.tracking import MlflowClient
 
-from rankbench.api.reproduce import agenda
 from rankbench.ledger.claims import Claims
+from rankbench.reproduce.agenda import agenda
 from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.engine import claims_folder
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredClaim, StoredFit, StoredSearch
+from rankbench.reproduce.options import ReproduceOptions
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.required_fits import rows_of
 from rankbench.tracking.record import read_record
@@ -65,7 +66,7 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     (home.home / "experiments" / "toy_table3.yaml").write_text(HALVED)
     other = home.results / "reproduce" / "checkpoints" / "interrupted" / "000001"
     other.mkdir(parents=True)
-    tasks = agenda(["toy"], home, stages=["printed"]).tasks
+    tasks = agenda(ReproduceOptions(["toy"], stages=["printed"]), home).tasks
     theirs = [task for task in tasks if task.labels == "EASE"]
     folder = home.home / "experiments" / "evidence"
     with Claims(claims_folder(home)) as claims:  # what another command runs is left to it

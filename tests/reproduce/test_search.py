@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from rankbench.api.reproduce import agenda
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.run import run
+from rankbench.reproduce.agenda import agenda
 from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredSearch
+from rankbench.reproduce.options import ReproduceOptions
 from rankbench.reproduce.required_fits import metrics_for, rows_of
 from rankbench.reproduce.search import search
 
@@ -47,14 +48,14 @@ def searched(row, on, environment, bound=None, order=list, mean=None):
 
 def test_a_setting_that_was_found_on_test_is_marked_and_is_not_the_chosen_one(ease, home):
     evidence = Evidence(home.home / "experiments" / "evidence")
-    stages = [task.stage for task in agenda(["toy/1"], home).tasks if task.labels == "EASE"]
+    stages = [task.stage for task in agenda(ReproduceOptions(["toy/1"]), home).tasks if task.labels == "EASE"]
     assert stages == ["printed", "search", "search on test"]
     line, measured = searched(ease, "test", home)
     assert line.on == "test" and line.draws == 3 and set(measured) == {"test"}
     evidence.add(line)
     assert ease.setting("chosen", evidence) is None
     assert ease.setting("as published", evidence).flat["lam"] == line.chosen["lam"]
-    stages = [task.stage for task in agenda(["toy/1"], home).tasks if task.labels == "EASE"]
+    stages = [task.stage for task in agenda(ReproduceOptions(["toy/1"]), home).tasks if task.labels == "EASE"]
     assert "search" in stages and "search on test" not in stages and not measurements(ease, evidence)
 
 
@@ -76,7 +77,7 @@ def test_a_search_that_its_time_ended_is_continued_with_more_time(ease, home):
     evidence.add(line)
 
     def waits(seconds):
-        tasks = agenda(["toy/1"], home, search_seconds=seconds).tasks
+        tasks = agenda(ReproduceOptions(["toy/1"], search_budget=seconds and f"{seconds:.12f}"), home).tasks
         return any(task.stage == "search" and task.labels == "EASE" for task in tasks)
 
     assert not waits(1e-9) and not waits(1e-10)
@@ -104,7 +105,7 @@ def test_a_search_with_fewer_draws_than_the_file_asks_for_waits(ease, home):
     evidence.add(replace(line, draws=line.draws - 1))
 
     def waits():
-        return any(task.stage == "search" and task.labels == "EASE" for task in agenda(["toy/1"], home).tasks)
+        return any(task.stage == "search" and task.labels == "EASE" for task in agenda(ReproduceOptions(["toy/1"]), home).tasks)
 
     assert waits()
     evidence.add(line)

@@ -5,11 +5,11 @@ import pytest
 from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names
 from rankbench.experiment.job import configure
-from rankbench.experiment.methods import registered
+from rankbench.experiment.methods import families, registered
 from rankbench.fitting.families import FAMILIES
 from rankbench.schema.experiment import load_experiment
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.selection import by_name, families, of_methods
+from rankbench.sweeps.selection import by_name, of_methods
 
 
 def load(text, tmp_path, environment, **changes):

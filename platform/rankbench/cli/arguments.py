@@ -70,15 +70,9 @@ TableFile = Annotated[Path | None, typer.Option("--out", help="Write the result 
 Tags = Annotated[
     list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="A tag of the MLflow runs; may be repeated.")
 ]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out the lines of the store that cannot be read, and say which they are.")
-]
+Track = Annotated[bool, typer.Option("--track/--no-track", help="Send the entries to MLflow.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what is left and how long it takes, and exit.")]
 RunName = Annotated[str | None, typer.Option(help="Beginning of the names of the MLflow runs.")]
-
-
-def comma_separated(text: str | None) -> list[str]:
-    """The words of an option such as --datasets a,b."""
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
 @contextmanager

@@ -25,6 +25,10 @@ def one_of(*words: str) -> Callable[[], list[str]]:
     return lambda: [*words]
 
 
+def devices() -> list[str]:
+    return ["cpu", "cuda"]
+
+
 def datasets() -> list[str]:
     from rankbench.core.environment import Environment
     from rankbench.data.cards import card_names
@@ -41,8 +45,8 @@ def selected_datasets(incomplete: str) -> Candidates:
 
 
 def selected_methods(incomplete: str) -> Candidates:
+    from rankbench.experiment.methods import families
     from rankbench.fitting.families import FAMILIES
-    from rankbench.sweeps.selection import families
 
     by_family = [(f"family:{name}", FAMILIES.get(name, "")) for name in families()]
     return _in_list(incomplete, [("all", "every method"), *by_family, *methods()])
@@ -92,8 +96,8 @@ def studies() -> list[str]:
 
 
 def tables(ctx: typer.Context) -> list[str]:
-    from rankbench.api.reproduce import table_words
     from rankbench.core.environment import Environment
+    from rankbench.reproduce.agenda import table_words
 
     return [name for name in table_words(Environment.from_env()) if name not in (ctx.params.get("tables") or ())]
 

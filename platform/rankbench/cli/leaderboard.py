@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankbench.cli import candidates
-from rankbench.cli.arguments import Plugin, SkipBad, Tags, comma_separated, skipping
-from rankbench.cli.console import Json, clock, epilog, err, out, phase_progress, print_json, print_table
+from rankbench.cli.arguments import DryRun, Plugin, Tags, Track, skipping
+from rankbench.cli.console import Json, clock, err, out, phase_progress, print_json, print_table
+from rankbench.cli.declare import command
 from rankbench.cli.run_by_default import RunByDefault
+from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions
 
 if TYPE_CHECKING:
     from rankbench.judge.ranking import Probabilities
+    from rankbench.leaderboard.agenda import Agenda
     from rankbench.leaderboard.board import Board
     from rankbench.leaderboard.contest import Entry
     from rankbench.leaderboard.results import Result
@@ -41,55 +44,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Methods = Annotated[
-    str | None,
-    typer.Option(
-        "--methods",
-        help="Methods and encoders, patterns or family:NAME, comma-separated; !NAME leaves out. Default: all.",
-        autocompletion=candidates.selected_methods,
-    ),
-]
-Datasets = Annotated[
-    str | None,
-    typer.Option(
-        "--datasets",
-        help="Datasets or patterns, comma-separated; !NAME leaves out. Default: all that can be had.",
-        autocompletion=candidates.selected_datasets,
-    ),
-]
-Store = Annotated[
-    Path | None,
-    typer.Option(
-        "--store",
-        help="Folder of the results. Default: leaderboard/ beside the experiment files, or in the results folder, where those "
-        "of your own datasets and methods always go.",
-    ),
-]
-Shown = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Show entries with this number of threads. Default: that of most.")
-]
-Metric = Annotated[
-    str, typer.Option("--metric", help="Metric that chooses on the validation set.", autocompletion=candidates.metrics)
-]
 
-
-@app.command("run", epilog=epilog(EXAMPLES))
+@command(app, "run", EXAMPLES)
 def run(
-    methods: Methods = None,
-    datasets: Datasets = None,
-    budget: Annotated[
-        str, typer.Option("--budget", help="Time per method and dataset, such as 30s, or 30s/M per million interactions.")
-    ] = "30s",
-    metric: Metric = "ndcg@20",
-    seeds: Annotated[int, typer.Option(min=1, max=20, help="Number of final fits, as far as the budget allows.")] = 3,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of each fit.")] = 1,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what is left and how long it takes, and exit.")] = False,
-    address: Annotated[
-        str | None,
-        typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto. Default: a local one."),
-    ] = None,
-    store: Store = None,
-    track: Annotated[bool, typer.Option("--track/--no-track", help="Send the entries to MLflow.")] = True,
+    options: LeaderboardOptions,
+    dry_run: DryRun = False,
+    track: Track = True,
     tag: Tags = None,
     plugin: Plugin = None,
     json: Json = False,
@@ -99,144 +59,106 @@ def run(
     Reading data, and the measurement on test at the end, are not counted. Each result is stored at once, and the same command
     goes on where it ended; only new methods, datasets and budgets are run.
     """
-    from rankbench.api.leaderboard import agenda, compete, rules_of, tracking
-    from rankbench.cluster.session import host_and_port
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
-    from rankbench.core.threads import available_cpus, require_threads
-    from rankbench.leaderboard.budget import Budget
+    from rankbench.leaderboard.agenda import agenda, compete
+    from rankbench.leaderboard.tracked import sink_of
     from rankbench.tracking.labels import Labels
 
     environment = Environment.from_env()
     require(track or not tag, "--no-track: no MLflow run is made; leave out --tag")
     labels = Labels.from_env("rankbench leaderboard", tag or ())
-    sink = tracking(environment, labels, lambda line: err.print(f"warning: {line}")) if track else None
-    allowed = Budget.of(budget, "--budget")
-    rules = rules_of(metric, seeds, threads)
-    if address:
-        host_and_port(address)
-    else:
-        require_threads(threads, "--threads")
+    sink = sink_of(environment, labels, lambda line: err.print(f"warning: {line}")) if track else None
+    phase = "looking at datasets" if dry_run else "preparing datasets"
     with phase_progress() as progress:
-        todo, stores = agenda(
-            comma_separated(methods),
-            comma_separated(datasets),
-            allowed,
-            rules,
-            environment,
-            store,
-            lambda name, done, total: progress("looking at datasets" if dry_run else "preparing datasets", done, total),
-            dry_run,
-        )
-    slots = max(1, available_cpus() // threads)
+        todo = agenda(options, environment, lambda name, done, total: progress(phase, done, total), dry_run)
     if not json:
-        for name, why in todo.not_available.items():
-            err.print(f"not available: {name} ({why})", style="dim")
-        if unknown := todo.of_unknown_size:
-            err.print(f"size not known before they are prepared: {', '.join(unknown)}", style="dim")
-        hours = "" if address else f", at most {clock(todo.seconds / slots)}, {slots} at once"
-        err.print(f"{len(todo.left)} entries left{hours}; {todo.done} are stored", highlight=False)
-        folders = dict.fromkeys(str(each.results.folder) for each in todo.left)
-        for folder in folders:
-            if stores.private and folder == str(stores.private.folder):
-                err.print(f"results of your own datasets and methods go to {folder}; `leaderboard show --store` shows them")
-            else:
-                err.print(f"results go to {folder}")
+        _announce(todo, options)
     if dry_run:
-        _show_plan(todo.left, json)
+        _show_plan(todo.plan.left, json)
         return
-    done: list[Result] = []
-    others: list[Entry] = []
-    begun = time.monotonic()
-
-    def told(result: Result) -> None:
-        done.append(result)
-        if not json:
-            of = len(todo.left) - len(others)
-            left = (time.monotonic() - begun) / len(done) * (of - len(done))
-            err.print(f"{len(done)}/{of}, {clock(left)} left  {_outcome(result)}", highlight=False)
-
-    def skipped(entry: Entry) -> None:
-        others.append(entry)
-        if not json:
-            err.print(
-                f"{entry.entrant.name} on {entry.card.name}: skipped: another command is running it, or has", highlight=False
-            )
-
-    compete(todo, rules, environment, address, told, sink, skipped)
+    view = _View(todo, quiet=json)
+    compete(todo, environment, options.address, view.done, sink, view.skipped)
     if json:
-        by_others = [{"dataset": each.card.name, "entrant": each.entrant.name} for each in others]
-        facts = {"done": [_facts(each) for each in done], "before": todo.done, "skipped": by_others}
-        print_json({"store": str(stores.public.folder), "own_store": stores.private and str(stores.private.folder), **facts})
+        skipped = [{"dataset": each.card.name, "entrant": each.entrant.name} for each in view.others]
+        stores = todo.stores.public.folder, todo.stores.private and todo.stores.private.folder
+        facts = dict(zip(("store", "own_store"), (each and str(each) for each in stores), strict=True))
+        print_json(facts | {"done": [asdict(each) for each in view.results], "before": todo.plan.done, "skipped": skipped})
 
 
-@app.command("show", epilog=epilog(EXAMPLES))
+@command(app, "show", EXAMPLES)
 def show(
-    methods: Methods = None,
-    datasets: Datasets = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="Which budget, if the store has several. Default: the one with most entries.")
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            help="Metric to rank by; entries that were chosen by it, if any were. Default: that of most.",
-            autocompletion=candidates.metrics,
-        ),
-    ] = None,
-    threads: Shown = None,
-    rope: Annotated[
-        float | None,
-        typer.Option(
-            help="Add the Bayesian signed-rank test against the first method. Differences up to this share of the best value "
-            "mean nothing in practice, such as 0.01."
-        ),
-    ] = None,
-    store: Store = None,
-    skip_bad: SkipBad = False,
+    options: ShowOptions,
     plugin: Plugin = None,
     json: Json = False,
 ) -> None:
     """Show the mean ranks of methods over datasets, and which differences can be told from chance. Nothing is fitted."""
-    from rankbench.api.leaderboard import board
     from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
+    from rankbench.leaderboard.stored import board
 
-    require(rope is None or 0 < rope < 1, f"--rope: {rope} is not between 0 and 1")
-    words = comma_separated(methods), comma_separated(datasets)
-    with skipping(skip_bad) as skipped:
-        found = board(*words, Environment.from_env(), budget, metric, store, threads, skipped)
-    if json:
-        print_json(found.facts(rope))
-        return
-    _show_board(found, rope)
+    with skipping(options.skip_bad) as skipped:
+        found = board(options, Environment.from_env(), skipped)
+    print_json(found.facts(options.rope)) if json else _show_board(found, options.rope)
 
 
-@app.command("page", epilog=epilog(EXAMPLES))
+@command(app, "page", EXAMPLES)
 def page(
+    options: BoardOptions,
     to: Annotated[Path, typer.Option("--out", help="Folder of the pages, or a file NAME.md for the standings alone.")] = Path(
         "leaderboard-site"
     ),
-    methods: Methods = None,
-    datasets: Datasets = None,
-    threads: Shown = None,
-    store: Store = None,
-    skip_bad: SkipBad = False,
     plugin: Plugin = None,
     json: Json = False,
 ) -> None:
     """Write a static site from the store: standings, a page per dataset and per method, and the data. Nothing is fitted."""
-    from rankbench.api.leaderboard import site
     from rankbench.core.environment import Environment
+    from rankbench.leaderboard.stored import site
 
-    words = comma_separated(methods), comma_separated(datasets)
-    with skipping(skip_bad) as skipped, phase_progress() as progress:
-        files = site(to, *words, Environment.from_env(), store, progress, threads, skipped)
-    if json:
-        print_json({"files": [str(path) for path in files]})
-        return
-    out.print(f"{len(files)} files; open {files[0]}")
+    with skipping(options.skip_bad) as skipped, phase_progress() as progress:
+        files = site(to, options, Environment.from_env(), progress, skipped)
+    print_json({"files": [str(path) for path in files]}) if json else out.print(f"{len(files)} files; open {files[0]}")
+
+
+def _announce(todo: Agenda, options: LeaderboardOptions) -> None:
+    """Say on stderr what is left, how long it takes, and where results go."""
+    from rankbench.core.threads import available_cpus
+
+    plan, private = todo.plan, todo.stores.private
+    for name, why in plan.not_available.items():
+        err.print(f"not available: {name} ({why})", style="dim")
+    if unknown := plan.of_unknown_size:
+        err.print(f"size not known before they are prepared: {', '.join(unknown)}", style="dim")
+    slots = max(1, available_cpus() // options.threads)
+    hours = "" if options.address else f", at most {clock(plan.seconds / slots)}, {slots} at once"
+    err.print(f"{len(plan.left)} entries left{hours}; {plan.done} are stored", highlight=False)
+    for folder in dict.fromkeys(each.results.folder for each in plan.left):
+        if private and folder == private.folder:
+            err.print(f"results of your own datasets and methods go to {folder}; `leaderboard show --store` shows them")
+        else:
+            err.print(f"results go to {folder}")
+
+
+class _View:
+    """A line on stderr for each entry that ends or is left to another command, and what they were."""
+
+    def __init__(self, todo: Agenda, quiet: bool):
+        self.of, self.quiet, self.begun = len(todo.plan.left), quiet, time.monotonic()
+        self.results: list[Result] = []
+        self.others: list[Entry] = []
+
+    def done(self, result: Result) -> None:
+        self.results.append(result)
+        number, of = len(self.results), self.of - len(self.others)
+        left = (time.monotonic() - self.begun) / number * (of - number)
+        self._say(f"{number}/{of}, {clock(left)} left  {_outcome(result)}")
+
+    def skipped(self, entry: Entry) -> None:
+        self.others.append(entry)
+        self._say(f"{entry.entrant.name} on {entry.card.name}: skipped: another command is running it, or has")
+
+    def _say(self, line: str) -> None:
+        if not self.quiet:
+            err.print(line, highlight=False)
 
 
 def _show_board(found: Board, rope: float | None) -> None:
@@ -276,12 +198,6 @@ def _outcome(result: Result) -> str:
     seeds = f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
     interval = "" if low is None or high is None else f" [{low:.4f}, {high:.4f}]"
     return f"{where}: {result.metric} {value:.4f}{interval}, {result.tried} settings, {seeds}, {result.seconds['all']:.1f} s"
-
-
-def _facts(result: Result) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(result)
 
 
 def _show_plan(left: Any, json: bool) -> None:

@@ -41,9 +41,8 @@ def methods(
 ) -> None:
     """List all methods with their families, or the parameters of one method, its own first."""
     from rankbench.core.patterns import is_pattern, matches
-    from rankbench.experiment.methods import method, registered, without_losses
+    from rankbench.experiment.methods import families, method, registered, without_losses
     from rankbench.fitting.families import FAMILIES
-    from rankbench.sweeps.selection import families
 
     if listing := name is None or is_pattern(name):
         registry = registered()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankbench.cli import candidates
-from rankbench.cli.arguments import SkipBad, Tags, comma_separated, skipping
-from rankbench.cli.console import Json, clock, epilog, err, out, print_json, print_table
+from rankbench.cli.arguments import Tags, skipping
+from rankbench.cli.console import Json, clock, err, out, print_json, print_table, show_files
+from rankbench.cli.declare import command
 from rankbench.cli.run_by_default import RunByDefault
+from rankbench.reproduce.options import ReproduceOptions, StatusOptions, StoreOptions
 
 if TYPE_CHECKING:
-    from rankbench.api.reproduce import Agenda, Outcome
+    from rankbench.reproduce.agenda import Agenda, Outcome
 
 EXAMPLES = """Examples:
   rankbench reproduce talos/3.1 --datasets amazon-beauty --budget 10m
@@ -43,78 +45,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Tables = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[PAPER[/TABLE]]...",
-        help="Papers and tables, such as talos/3.1. Default: all.",
-        autocompletion=candidates.tables,
-    ),
-]
-Datasets = Annotated[
-    str | None,
-    typer.Option(
-        "--datasets", help="Only these datasets of the tables, comma-separated.", autocompletion=candidates.selected_datasets
-    ),
-]
-Store = Annotated[
-    Path | None,
-    typer.Option(
-        "--store", help="Folder of the evidence. Default: evidence/ beside the experiment files, or in the results folder."
-    ),
-]
 
-
-@app.command("run", epilog=epilog(EXAMPLES))
+@command(app, "run", EXAMPLES)
 def reproduce(
-    tables: Tables = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="Time to spend, such as 90s, 10m or 2h. Default: until all is measured.")
-    ] = None,
-    datasets: Datasets = None,
-    search_budget: Annotated[
-        str | None,
-        typer.Option(
-            "--search-budget", help="Training time that the search of each row may use, the same for all. Default: all draws."
-        ),
-    ] = None,
-    stages: Annotated[
-        str | None,
-        typer.Option(
-            "--stages",
-            help="Only these stages of the work, comma-separated, such as printed or seeds; --dry-run shows the stages. The "
-            "stage again, only done if it is named, fits what other machines have measured.",
-        ),
-    ] = None,
-    rows: Annotated[
-        str | None,
-        typer.Option("--rows", help="Only the rows with these labels, separated by semicolons, such as 'Talos, MF; SL, MF'."),
-    ] = None,
-    alone: Annotated[
-        bool,
-        typer.Option(
-            "--alone",
-            help="Measure seconds: run one measured fit per method again, alone on an idle machine with all processors.",
-        ),
-    ] = False,
+    options: ReproduceOptions,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, in its order, and exit.")] = False,
-    address: Annotated[
-        str | None,
-        typer.Option(envvar="RAY_ADDRESS", help="HOST:PORT of a running Ray cluster, or auto. Default: a local one."),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device",
-            help="Device for gradient steps and inverses: cpu or cuda. Default: as in the file.",
-            autocompletion=candidates.one_of("cpu", "cuda"),
-        ),
-    ] = None,
-    gpus: Annotated[
-        float | None,
-        typer.Option("--gpus", help="With --device cuda, the share of a GPU for each fit: with 0.25, four fits share it."),
-    ] = None,
-    store: Store = None,
     tag: Tags = None,
     json: Json = False,
 ) -> None:
@@ -124,36 +59,16 @@ def reproduce(
     with further seeds. One fit serves all tables, metrics and cutoffs that it can. Each finished fit is stored at once, and the
     same command goes on where it ended.
     """
-    from rankbench.api.reproduce import agenda
-    from rankbench.api.reproduce import reproduce as work_on
-    from rankbench.cluster.session import host_and_port
-    from rankbench.core.durations import seconds_of
     from rankbench.core.environment import Environment
-    from rankbench.core.errors import ConfigError, require
-    from rankbench.core.threads import available_cpus
+    from rankbench.reproduce.agenda import agenda
+    from rankbench.reproduce.agenda import reproduce as work_on
     from rankbench.tracking.labels import Labels
     from rankbench.views.reproduce_view import ReproduceView
 
-    if alone and stages:
-        raise ConfigError("--alone runs measured fits of all stages again; leave out --stages")
-    require(device in (None, "cpu", "cuda"), f"--device {device}: expected cpu or cuda")
-    require(gpus is None or device == "cuda", f"--gpus {gpus} is a share of a GPU; add --device cuda")
-    require(gpus is None or 0 < gpus <= 1, f"--gpus {gpus}: expected a share above 0, and at most 1")
-    seconds = None if budget is None else seconds_of(budget, "--budget")
-    search_seconds = None if search_budget is None else seconds_of(search_budget, "--search-budget")
+    options.check()
     environment = Environment.from_env()
-    if address:
-        host_and_port(address)
-        if alone:
-            raise ConfigError("--alone measures this machine; leave out --address")
-
-    view = ReproduceView(seconds, quiet=json)
-    cpus = None if address else available_cpus()
-    labels_of_rows = [label for each in (rows or "").split(";") if (label := each.strip())]
-    plan = agenda(
-        tables or [], environment, comma_separated(datasets), store, cpus, search_seconds, dry_run, view.told,
-        stages=comma_separated(stages), labels=labels_of_rows, device=device, gpus=gpus,
-    )  # fmt: skip
+    view = ReproduceView(options.seconds, quiet=json)
+    plan = agenda(options, environment, dry_run, view.told)
     if not json:
         for name, why in plan.not_available.items():
             err.print(f"not available: {name} ({why})", style="dim")
@@ -163,37 +78,35 @@ def reproduce(
         _show_tasks(plan, json)
         return
     outcome = None
-    if (alone or plan.tasks) and seconds != 0:
-        if plan.on_gpu and not address:
+    if (options.alone or plan.tasks) and options.seconds != 0:
+        if plan.on_gpu and not options.address:
             from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
 
             require_device("cuda")
-        if not alone:
-            view.told(f"{_plural(len(plan.tasks), 'task')} to do" + (f", {clock(seconds)} to spend" if seconds else ""))
+        if not options.alone:
+            to_spend = f", {clock(options.seconds)} to spend" if options.seconds else ""
+            view.told(f"{_plural(len(plan.tasks), 'task')} to do{to_spend}")
         labels = Labels.from_env("reproduce", tag or (), None)
         with view:
-            outcome = work_on(plan, environment, seconds, address, view.told, labels, alone, view.running)
+            outcome = work_on(plan, environment, view.told, labels, view.running)
     _show_results(plan, outcome, json)
 
 
-@app.command("status", epilog=epilog(EXAMPLES))
-def status(tables: Tables = None, store: Store = None, skip_bad: SkipBad = False, json: Json = False) -> None:
+@command(app, "status", EXAMPLES)
+def status(options: StatusOptions, json: Json = False) -> None:
     """Show per paper and table how many published cells are measured, and how near. Nothing is downloaded or fitted."""
-    from dataclasses import asdict
-
-    from rankbench.api.reproduce import all_names, evidence_folder
     from rankbench.core.environment import Environment
+    from rankbench.reproduce.agenda import all_names, stored_evidence
     from rankbench.reproduce.catalogue import paper_tables, selected_names
     from rankbench.reproduce.counts import MEANING, by_cause, off_cells
     from rankbench.reproduce.counts import counts as count_cells
-    from rankbench.reproduce.evidence import Evidence
     from rankbench.reproduce.results import count_columns
 
     environment = Environment.from_env()
-    with skipping(skip_bad) as skipped:
-        evidence = Evidence(evidence_folder(environment, store), read_only=True, skipped=skipped)
+    with skipping(options.skip_bad) as skipped:
+        evidence = stored_evidence(options, environment, skipped)
     every = paper_tables(environment)
-    names = selected_names(tables or [], all_names(every))
+    names = selected_names(options.tables or [], all_names(every))
     counts = count_cells(every, names, evidence, environment)
     off = by_cause(off_cells(every, names, evidence))
     if json:
@@ -208,31 +121,24 @@ def status(tables: Tables = None, store: Store = None, skip_bad: SkipBad = False
         print_table(["cells that are off", "cause"], [[str(number), MEANING[cause]] for cause, number, _ in off])
 
 
-@app.command("pages", epilog=epilog(EXAMPLES))
+@command(app, "pages", EXAMPLES)
 def pages(
+    options: StoreOptions,
     to: Annotated[Path, typer.Option("--out", help="Folder of the pages.")] = Path("docs/results"),
-    store: Store = None,
-    skip_bad: SkipBad = False,
     json: Json = False,
 ) -> None:
     """Write a page per paper and an index from the evidence. Nothing is fitted."""
-    from rankbench.api.reproduce import evidence_folder
     from rankbench.core.environment import Environment
     from rankbench.core.files import require_writable
+    from rankbench.reproduce.agenda import stored_evidence
     from rankbench.reproduce.catalogue import paper_tables
-    from rankbench.reproduce.evidence import Evidence
     from rankbench.reproduce.pages import write_pages
 
     environment = Environment.from_env()
     require_writable(to)
-    with skipping(skip_bad) as skipped:
-        evidence = Evidence(evidence_folder(environment, store), read_only=True, skipped=skipped)
-    files = write_pages(to, paper_tables(environment), evidence, environment)
-    if json:
-        print_json({"files": [str(path) for path in files]})
-        return
-    for path in files:
-        out.print(str(path))
+    with skipping(options.skip_bad) as skipped:
+        evidence = stored_evidence(options, environment, skipped)
+    show_files(write_pages(to, paper_tables(environment), evidence, environment), json)
 
 
 def _show_tasks(plan: Agenda, json: bool) -> None:
@@ -262,13 +168,14 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
 
 def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
     """Print the selected tables with what is measured so far."""
+    from rankbench.reproduce.agenda import Outcome
     from rankbench.reproduce.agreement import measurements
     from rankbench.reproduce.required_fits import MEANING, ORIGINS
     from rankbench.reproduce.results import MARKED, as_json, cost_columns, study_columns, table_columns
 
     if json:
-        about = {"fitted": 0, "searched": 0, "studied": 0, "complete": not plan.tasks, "failed": []}
-        print_json(as_json(plan.rows, plan.studies, plan.evidence) | (vars(outcome) if outcome else about))
+        about = outcome or Outcome(complete=not plan.tasks)
+        print_json(as_json(plan.rows, plan.studies, plan.evidence) | vars(about))
         return
     for name in dict.fromkeys(table.name for table in plan.tables):
         for dataset in dict.fromkeys(row.dataset for row in plan.rows if row.table.name == name):

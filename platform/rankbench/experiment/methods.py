@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from rankbench.core import plugins
 from rankbench.core.errors import ConfigError
 from rankbench.core.extras import installed, missing_packages
+from rankbench.core.patterns import Families
 from rankbench.core.registry import Registry, added_by, nearest
 from rankbench.fitting.method import METHODS, Method
 
@@ -38,6 +40,15 @@ def method(name: str) -> Method:
         raise ConfigError(f"no closed form or solver is called {name!r}{hint}; {losses}")
     own = name in METHODS and METHODS.origin(name).startswith("rankbench.")
     return METHODS.get(name) if own else registered().get(name)
+
+
+def families() -> Families:
+    """Every family of a registered method, with its members."""
+    members: dict[str, list[str]] = defaultdict(list)
+    for each in registered():
+        for family in each.families:
+            members[family].append(each.name)
+    return dict(members)
 
 
 def load_plugin(word: str | Path, folder: Path | None = None, source: str = "") -> plugins.Plugin:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
+from rankbench.core.environment import Environment
 from rankbench.leaderboard.results import Result
-from rankbench.tracking.mlflow_sink import MlflowSink
+from rankbench.tracking.labels import Labels
+from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.run_fields import metric_key
 
 EXPERIMENT = "leaderboard"  # in MLflow
+
+
+def sink_of(environment: Environment, labels: Labels, warn: Callable[[str], None]) -> MlflowSink:
+    """Return what sends entries to MLflow. Raises ConfigError for a wrong address of its store."""
+    return MlflowSink(tracking_uri(environment), EXPERIMENT, environment.results / "mlartifacts", warn, labels=labels)
 
 
 def send(sink: MlflowSink, result: Result) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.names import ALL
-from rankbench.core.patterns import WITHOUT, Families, is_pattern, selected
+from rankbench.core.patterns import WITHOUT, is_pattern, selected
 from rankbench.core.registry import nearest
 from rankbench.data.cards import card_names
 from rankbench.experiment.job import configure
-from rankbench.experiment.methods import method, registered
+from rankbench.experiment.methods import families, method, registered
 from rankbench.experiment.ranges import space_of
 from rankbench.schema.datasets import without_patterns
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec, MethodChoice
@@ -34,15 +33,6 @@ def by_name(spec: ExperimentSpec, environment: Environment, source: str) -> Expe
     if spec.search.ranges == "registry":
         arms = tuple(_with_ranges(arm, f"{source}: arms: {arm.label}") for arm in arms)
     return spec.model_copy(update={"datasets": datasets, "arms": arms, "methods": (), "params": {}})
-
-
-def families() -> Families:
-    """Every family of a registered method, with its members."""
-    members: dict[str, list[str]] = defaultdict(list)
-    for each in registered():
-        for family in each.families:
-            members[family].append(each.name)
-    return dict(members)
 
 
 def of_methods(spec: ExperimentSpec, words: Sequence[str], source: str) -> ExperimentSpec:

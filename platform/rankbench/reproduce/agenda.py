@@ -1,4 +1,4 @@
-"""Measure published tables under a budget of time; for the command and for Python."""
+"""What is left to measure of published tables, and the work on it under a budget of time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from rankbench.cluster.session import require_reachable, session
+from rankbench.cluster.session import host_and_port, require_reachable, session
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DownloadError, RankbenchError
 from rankbench.core.files import require_writable
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus
 from rankbench.data.availability import why_missing
-from rankbench.data.cards import load_card
+from rankbench.data.cards import Card, load_card
 from rankbench.data.prepare import prepare, prepared_already
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
@@ -28,6 +28,7 @@ from rankbench.reproduce.engine import BudgetedRun, run_alone, run_within_budget
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.mlflow_tags import published_tags
 from rankbench.reproduce.neighbours import check_neighbours
+from rankbench.reproduce.options import ReproduceOptions, StoreOptions
 from rankbench.reproduce.paired import run_folders
 from rankbench.reproduce.required_fits import PaperRow, metrics_for, required_fits, rows_of
 from rankbench.reproduce.schedule import STAGES, Task, tasks
@@ -44,26 +45,30 @@ from rankbench.tracking.saved_views import sweep_views
 SWEEP = "reproduce"  # id of the parent run in MLflow
 EVIDENCE = "evidence"  # folder beside the experiment files
 
+Told = Callable[[str], None]
+
+
+def _silent(line: str) -> None:
+    pass
+
 
 @dataclass(frozen=True)
 class Agenda:
     """What a call is about: the selected `tables` and `studies`, the `rows` whose data are here, why other datasets are
-    `not_available`, and the `tasks` that are left, in their order. `all_tables` are those of all papers. `search_seconds`: the
-    training time that each search may use. `stages` and `labels`: the stages and row labels to which the tasks are narrowed;
-    all if empty.
+    `not_available`, and the `tasks` that are left, in their order. `all_tables` are those of all papers, and `metrics` what is
+    measured on each dataset. `adopted`: the number of finished runs of this machine that were taken into the evidence.
     """
 
+    options: ReproduceOptions
     all_tables: tuple[PaperTable, ...]
     tables: tuple[PaperTable, ...]
     studies: tuple[tuple[Simulation, str], ...]
     rows: tuple[PaperRow, ...]
-    tasks: tuple[Task, ...]
+    metrics: dict[str, MetricSet]
     evidence: Evidence
     not_available: dict[str, str]
     adopted: int = 0
-    search_seconds: float | None = None
-    stages: frozenset[str] = frozenset()
-    labels: frozenset[str] = frozenset()
+    tasks: tuple[Task, ...] = ()
 
     @property
     def on_gpu(self) -> bool:
@@ -72,18 +77,28 @@ class Agenda:
 
     @property
     def named_rows(self) -> tuple[PaperRow, ...]:
-        """The rows with one of the labels."""
-        return tuple(row for row in self.rows if not self.labels or row.arm.label in self.labels)
+        """The rows with one of the labels that the options name."""
+        return tuple(row for row in self.rows if not self.options.rows or row.arm.label in self.options.rows)
+
+    def tasks_left(self, environment: Environment, cpus: int | None) -> tuple[Task, ...]:
+        """The tasks of the chosen stages and rows that are left. Nothing is fitted again unless the stages say so."""
+        stages, labels = self.options.stages, {*self.options.rows}
+        here = run_folders(environment) if "again" in stages else None
+        size_of = partial(Size.known, environment=environment) if self.evidence.read_only else None
+        seconds = self.options.search_seconds
+        left = tasks(self.rows, self.studies, self.evidence, environment, self.metrics, cpus, seconds, here, size_of)
+        chosen = (task for task in left if not stages or task.stage in stages)
+        return tuple(task for task in chosen if not labels or labels & set(task.row_labels))
 
 
 @dataclass
 class Outcome:
     """What a call has done, and whether tasks are left."""
 
-    fitted: int
-    searched: int
-    studied: int
-    complete: bool
+    fitted: int = 0
+    searched: int = 0
+    studied: int = 0
+    complete: bool = False
     failed: list[str] = field(default_factory=list)
 
 
@@ -108,72 +123,67 @@ def evidence_folder(environment: Environment, given: Path | None = None) -> Path
     return given or environment.stored_beside("experiments", EVIDENCE)
 
 
-def agenda(
-    words: Sequence[str],
-    environment: Environment,
-    datasets: Sequence[str] = (),
-    store: Path | None = None,
-    cpus: int | None = None,
-    search_seconds: float | None = None,
-    read_only: bool = False,
-    warn: Callable[[str], None] = lambda line: None,
-    on_dataset: Callable[[str], None] = lambda name: None,
-    stages: Sequence[str] = (),
-    labels: Sequence[str] = (),
-    device: str | None = None,
-    gpus: float | None = None,
-) -> Agenda:
-    """Return what is to be done for the tables that `words` name (all without words), on some of their datasets, in some
-    `stages` of the work, and for the rows with one of the `labels`. With `device` cuda, each fit whose method can use a GPU
-    gets `gpus` of one (1 by default); without `device`, the experiment files decide.
+def stored_evidence(options: StoreOptions, environment: Environment, skipped: list[str] | None) -> Evidence:
+    """Return the evidence to read. With `skipped`, lines that cannot be read are described there and left out."""
+    return Evidence(evidence_folder(environment, options.store), read_only=True, skipped=skipped)
+
+
+def agenda(options: ReproduceOptions, environment: Environment, read_only: bool = False, told: Told = _silent) -> Agenda:
+    """Return what is to be done for the tables that the options name (all without words). With the device cuda, each fit whose
+    method can use a GPU gets a share of one (1 by default); without a device, the experiment files decide.
 
     Prepares the datasets whose raw data are available, takes finished runs of this machine into the evidence, and tests claims
     and neighbouring rows whose values are here. With `read_only` nothing is downloaded, prepared or written.
 
     Raises ConfigError for an unknown table, dataset, stage or label, DownloadError if no dataset of the selection is available.
     """
+    options.check()
+    if options.address:
+        host_and_port(options.address)
     every = paper_tables(environment)
-    names = selected_names(words, all_names(every))
-    selected = tuple(table if device is None else table.on(device, gpus) for table in every if table.name in names)
+    names = selected_names(options.tables or (), all_names(every))
+    chosen = (table for table in every if table.name in names)
+    selected = tuple(table if options.device is None else table.on(options.device, options.gpus) for table in chosen)
     simulations = tuple(each for each in SIMULATIONS if each.table in names)
     cards = {name: card for table in selected for name, card in table.cards.items()}
     cards |= {name: load_card(name, environment) for each in simulations for name in each.datasets if name not in cards}
-    _require_known(datasets, list(cards), "--datasets: no selected table has")
-    _require_known(stages, STAGES, "--stages: no stage is called")
+    _require_known(options.datasets, list(cards), "--datasets: no selected table has")
+    _require_known(options.stages, STAGES, "--stages: no stage is called")
     rows_known = [*(arm.label for table in selected for arm in table.spec.arms), *(each.study for each in simulations)]
-    _require_known(labels, rows_known, "--rows: no selected table has a row")
-    evidence = Evidence(evidence_folder(environment, store), read_only)
-    here: dict[str, bool] = {}
-    problems: dict[str, str] = {}
-    for name, card in cards.items():
-        if datasets and name not in datasets:
-            continue
-        on_dataset(name)
-        try:
-            if not read_only:
-                prepare(card, environment)
-            elif not prepared_already(card, environment) and (why := why_missing(card, environment)):
-                raise DownloadError(f"{name}: {why}", why)
-            here[name] = True
-        except DownloadError as error:
-            here[name], problems[name] = False, error.brief
-    available = [name for name, there in here.items() if there]
+    _require_known(options.rows, rows_known, "--rows: no selected table has a row")
+    evidence = Evidence(evidence_folder(environment, options.store), read_only)
+    wanted = {name: card for name, card in cards.items() if not options.datasets or name in options.datasets}
+    problems = _prepare(wanted, environment, read_only)
+    available = [name for name in wanted if name not in problems]
     if not available:
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
     rows = tuple(row for row in rows_of(selected, available) if row.published or n_cost_cells(row))
-    wanted = required_fits(rows, evidence)
+    fits = required_fits(rows, evidence)
     if read_only:  # whether a run is of these data is known if they are prepared
-        wanted = [fit for fit in wanted if prepared_already(fit.card, environment)]
-    adopted = adopt(wanted, evidence, environment, warn)
+        fits = [fit for fit in fits if prepared_already(fit.card, environment)]
+    adopted = adopt(fits, evidence, environment, told)
     # An earlier call may have been interrupted before it made these tests.
     check_claims(selected, available, evidence, environment)
     if not read_only:
         check_neighbours(selected, available, evidence, environment)
     metrics = {name: metrics_for(name, every) for name in available}
-    studies = [(each, name) for each in simulations for name in each.datasets if name in available]
-    plan = Agenda(every, selected, tuple(studies), rows, (), evidence, problems, adopted, search_seconds,
-                  frozenset(stages), frozenset(labels))  # fmt: skip
-    return replace(plan, tasks=_tasks_left(plan, environment, metrics, cpus))
+    studies = tuple((each, name) for each in simulations for name in each.datasets if name in available)
+    plan = Agenda(options, every, selected, studies, rows, metrics, evidence, problems, adopted)
+    return replace(plan, tasks=plan.tasks_left(environment, None if options.address else available_cpus()))
+
+
+def _prepare(cards: dict[str, Card], environment: Environment, read_only: bool) -> dict[str, str]:
+    """Prepare the datasets that can be had, and return why others cannot; with `read_only`, only look."""
+    problems = {}
+    for name, card in cards.items():
+        try:
+            if not read_only:
+                prepare(card, environment)
+            elif not prepared_already(card, environment) and (why := why_missing(card, environment)):
+                problems[name] = why
+        except DownloadError as error:
+            problems[name] = error.brief
+    return problems
 
 
 def _require_known(given: Sequence[str], known: Sequence[str], problem: str) -> None:
@@ -182,74 +192,51 @@ def _require_known(given: Sequence[str], known: Sequence[str], problem: str) -> 
             raise ConfigError(f"{problem} {name!r}{nearest(name, known)}")
 
 
-def _tasks_left(plan: Agenda, environment: Environment, metrics: dict[str, MetricSet], cpus: int | None) -> tuple[Task, ...]:
-    """Return the tasks of the plan's stages and row labels that are left. Nothing is fitted again unless the stages say so."""
-    here = run_folders(environment) if "again" in plan.stages else None
-    size_of = partial(Size.known, environment=environment) if plan.evidence.read_only else None
-    left = tasks(plan.rows, plan.studies, plan.evidence, environment, metrics, cpus, plan.search_seconds, here, size_of)
-    return tuple(
-        task
-        for task in left
-        if (not plan.stages or task.stage in plan.stages) and (not plan.labels or plan.labels & set(task.row_labels))
-    )
-
-
 def reproduce(
-    plan: Agenda,
-    environment: Environment,
-    budget: float | None,
-    address: str | None = None,
-    told: Callable[[str], None] = lambda line: None,
-    labels: Labels | None = None,
-    alone: bool = False,
-    running: Running | None = None,
+    plan: Agenda, environment: Environment, told: Told = _silent, labels: Labels | None = None, running: Running | None = None
 ) -> Outcome:
-    """Work through the tasks of an agenda until they are done or `budget` seconds have passed. Each finished fit is added to
-    the evidence at once and sent to MLflow. With `alone`, nothing new is measured: of the `named_rows`, one measured fit per
-    dataset, method and encoder is run again with the machine to itself, so that its seconds can be compared. `running` is told
-    how far fits are.
+    """Work through the tasks of an agenda until they are done or the time of its options has passed. Each finished fit is added
+    to the evidence at once and sent to MLflow. With the option alone, nothing new is measured: of the named rows, one measured
+    fit per dataset, method and encoder is run again with the machine to itself, so that its seconds can be compared. `running`
+    is told how far fits are.
 
     Raises ConfigError if results are in a store, if no machine has the GPU that the plan asks for, or if other processes
-    use the machine and `alone` is set, ClusterError if the cluster at `address` cannot be joined, StorageError if results
-    cannot be written.
+    use the machine and it is needed alone, ClusterError if the cluster cannot be joined, StorageError if results cannot be
+    written.
     """
-    started = time.monotonic()
-    if alone:
+    started, options, budget = time.monotonic(), plan.options, plan.options.seconds
+    if options.alone:
         require_idle(available_cpus())
     require_writable(plan.evidence.folder)
     environment.require_folder_of_results("reproduce")
     require_writable(records_folder(environment))
-    if address:
-        require_reachable(address)
-    metrics = {name: metrics_for(name, plan.all_tables) for name in {row.dataset for row in plan.rows}}
-    sink = MlflowSink(
-        tracking_uri(environment), "reproduce", environment.results / "mlartifacts", told, labels=labels or Labels()
-    )
+    if options.address:
+        require_reachable(options.address)
+    sink = MlflowSink(tracking_uri(environment), SWEEP, environment.results / "mlartifacts", told, labels=labels or Labels())
     sink.open()
     names = [table.name for table in plan.tables]
     published = Counter(name for row in plan.rows for name in row.published)
     metrics_shown = [name for name, _ in published.most_common(4)] or ["recall@20"]
     facts = {"tables": ", ".join(names) if len(names) < 10 else len(names), "budget_seconds": budget}
-    views = sweep_views("reproduce", SWEEP, metrics_shown[0], metrics_shown, [])
+    views = sweep_views(SWEEP, SWEEP, metrics_shown[0], metrics_shown, [])
     sink.start_sweep(SWEEP, facts, {"rankbench.question": "How near are measured numbers to published ones?"}, {}, views)
 
-    def sent(unit: Unit, records: list[RunRecord], folder: Path, rows: list[Sequence[PaperRow]]) -> None:
+    def on_records(unit: Unit, records: list[RunRecord], folder: Path, rows: list[Sequence[PaperRow]]) -> None:
         used = {unit.job.run_id(config): config.used for config in unit.job.configs}
         for record, served in zip(records, rows, strict=True):
             name, tags = run_name(record, (), True, False), published_tags(record, served)
             sink.send(record, folder / record.id, name, used.get(record.id), first=metrics_shown[0], tags=tags)
 
-    budgeted = BudgetedRun(plan.evidence, plan.search_seconds, told, sent, running or Running())
+    budgeted = BudgetedRun(plan.evidence, options.search_seconds, told, on_records, running or Running())
     deadline = None if budget is None else started + budget
     try:
-        with session(address, available_cpus(), gpus=plan.on_gpu) as cluster:
-            cpus = None if address else cluster.cpus
-            if alone:
-                complete = run_alone(plan.named_rows, budgeted, environment, cluster, metrics, deadline)
+        with session(options.address, available_cpus(), gpus=plan.on_gpu) as cluster:
+            how = budgeted, environment, cluster, plan.metrics, deadline
+            if options.alone:
+                complete = run_alone(plan.named_rows, *how)
             else:
-                complete = run_within_budget(
-                    lambda: _tasks_left(plan, environment, metrics, cpus), budgeted, environment, cluster, metrics, deadline
-                )
+                cpus = None if options.address else cluster.cpus
+                complete = run_within_budget(lambda: plan.tasks_left(environment, cpus), *how)
     finally:
         sink.finish_sweep([], ok=not budgeted.failed)
     datasets = {row.dataset for row in plan.rows}

@@ -1,0 +1,140 @@
+"""What is left of a leaderboard, where its results are kept, and the work on it; for the command and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankbench.cluster.session import host_and_port, require_reachable, session
+from rankbench.cluster.workplace import require_shared
+from rankbench.core.environment import Environment, is_of_the_product
+from rankbench.core.errors import DownloadError, require
+from rankbench.core.files import require_writable
+from rankbench.core.patterns import selected
+from rankbench.core.threads import available_cpus, require_threads
+from rankbench.data.cards import Card, card_names, load_card
+from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set
+from rankbench.experiment.methods import families
+from rankbench.leaderboard.attempt import Rules
+from rankbench.leaderboard.budget import Budget
+from rankbench.leaderboard.contest import Entry, Plan, plan, run
+from rankbench.leaderboard.entrants import Entrant, entrants
+from rankbench.leaderboard.options import LeaderboardOptions
+from rankbench.leaderboard.results import Leaderboard, Result
+from rankbench.leaderboard.tracked import send
+from rankbench.tracking.mlflow_sink import MlflowSink
+
+FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
+
+
+def store_folder(environment: Environment, given: Path | None = None) -> Path:
+    """Return the folder of the store: as given; leaderboard/ in the folder of the experiment files if it is there, as in a
+    checkout; otherwise leaderboard/ in the results folder.
+    """
+    return given or environment.stored_beside("experiments", FOLDER)
+
+
+class Stores:
+    """Where results are kept: in `public`, or in `private` if the dataset or the method is the user's own and `public` is a
+    folder of a checkout, which git tracks.
+    """
+
+    def __init__(self, environment: Environment, given: Path | None = None):
+        """`given`: the folder for all results. Raises DataError naming file and line for what cannot be read."""
+        self.public = Leaderboard(store_folder(environment, given))
+        tracked = given is None and is_of_the_product(self.public.folder)
+        self.private = Leaderboard(environment.results / FOLDER) if tracked else None
+
+    def of(self, card: Card, entrant: Entrant) -> Leaderboard:
+        own = not is_of_the_product(card.path) or bool(entrant.code)
+        return self.private if self.private is not None and own else self.public
+
+    def all(self) -> list[Result]:
+        return [*self.public.all(Result), *(self.private.all(Result) if self.private else ())]
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """What a call is about: the `plan` of the entries that are left, the `rules` for them, and the `stores` of the results."""
+
+    plan: Plan
+    rules: Rules
+    stores: Stores
+
+
+def agenda(
+    options: LeaderboardOptions,
+    environment: Environment,
+    on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
+    dry_run: bool = False,
+) -> Agenda:
+    """Return what is left of a leaderboard. With `dry_run` nothing is downloaded, prepared or written.
+
+    Raises ConfigError for unknown names and values out of range, DownloadError if no dataset of the selection is available.
+    """
+    budget = Budget.of(options.budget, "--budget")
+    rules = _rules(options.metric, options.seeds, options.threads)
+    if options.address:
+        host_and_port(options.address)
+    else:
+        require_threads(options.threads, "--threads")
+    stores = Stores(environment, options.store)
+    cards = [load_card(name, environment) for name in selected(options.datasets, [*card_names(environment)], "--datasets")]
+    # Without a name of their own, made-up datasets are left out.
+    cards = [card for card in cards if card.name in options.datasets or not card.source.generator]
+    known = entrants(rules.metric)
+    chosen = [known[name] for name in selected(options.methods, known, "--methods", families())]
+    todo = plan(chosen, cards, budget, rules, stores.of, environment, on_dataset, dry_run)
+    if len(todo.not_available) == len(cards):
+        reasons = ", ".join(f"{name} ({why})" for name, why in todo.not_available.items())
+        raise DownloadError(f"none of the datasets is available: {reasons}")
+    return Agenda(todo, rules, stores)
+
+
+def _rules(metric: str, seeds: int, threads: int) -> Rules:
+    """The rules of a leaderboard that chooses by `metric`. Raises ConfigError if a search cannot maximise it."""
+    chooses = metric_set((metric,)).names
+    require(len(chooses) == 1, f"--metric: write {metric} with a cutoff, as in ndcg@20")
+    plain = metric.partition("@")[0] in METRICS
+    require(plain, f"--metric: {metric} is not a mean over users of hits in their lists, which a search could maximise")
+    measured = metric_set((*chooses, *DEFAULT_METRICS, "beyond@20", "groups@20"))
+    return Rules(chooses[0], measured, tuple(range(seeds)), threads)
+
+
+def compete(
+    todo: Agenda,
+    environment: Environment,
+    address: str | None = None,
+    on_done: Callable[[Result], None] = lambda result: None,
+    sink: MlflowSink | None = None,
+    on_other: Callable[[Entry], None] = lambda entry: None,
+) -> None:
+    """Run the entries that are left. Each is stored as it ends, and a further call goes on where this one ended. `sink` sends
+    them to MLflow; `on_other` is told of entries that another command runs.
+
+    Raises ClusterError if the cluster at `address` cannot be joined, StorageError if the store cannot be written.
+    """
+    for folder in {entry.results.folder for entry in todo.plan.left}:
+        require_writable(folder)
+    environment.require_folder_of_results("leaderboard")
+    if address:
+        require_reachable(address)
+    if not todo.plan.left:
+        return
+
+    def done(result: Result) -> None:
+        if sink:
+            send(sink, result)
+        on_done(result)
+
+    if sink:
+        sink.open()
+    try:
+        with session(address, available_cpus()) as cluster:
+            if not cluster.local:
+                require_shared(environment)
+            run(todo.plan, todo.rules, environment, cluster, done, on_other)
+    finally:
+        if sink:
+            sink.close()

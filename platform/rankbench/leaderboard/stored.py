@@ -1,0 +1,89 @@
+"""What the store of a leaderboard says: a board per budget, and the static site of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
+from rankbench.core.files import require_writable
+from rankbench.core.patterns import selected
+from rankbench.evaluation.metrics import metric_set, require_better_if_larger
+from rankbench.experiment.methods import families
+from rankbench.leaderboard.agenda import store_folder
+from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.budget import Budget
+from rankbench.leaderboard.comparable import comparable
+from rankbench.leaderboard.options import BoardOptions, Selection, ShowOptions
+from rankbench.leaderboard.results import Leaderboard, Result
+from rankbench.leaderboard.site import Told, write_site, write_summary
+
+
+def board(options: ShowOptions, environment: Environment, skipped: list[str] | None = None) -> Board:
+    """Return what the store says about the selected methods and datasets at one budget, by default the one with most entries.
+    Of entries with several numbers of threads, those that the options name are shown; of those chosen by several metrics, those
+    chosen by that of the options; by default, what most have. With `skipped`, lines that cannot be read are described there and
+    left out.
+
+    Raises ConfigError if nothing is stored, or nothing of what is selected.
+    """
+    rope = options.rope
+    require(rope is None or 0 < rope < 1, f"--rope: {rope} is not between 0 and 1")
+    results = Leaderboard(store_folder(environment, options.store), skipped=skipped)
+    return boards(options, [*results.all(Result)], results.folder, options.budget, options.metric, options.threads)[0]
+
+
+def site(
+    to: Path,
+    options: BoardOptions,
+    environment: Environment,
+    on_page: Told = lambda what, done, total: None,
+    skipped: list[str] | None = None,
+) -> list[Path]:
+    """Write the pages of the selected methods and datasets to a folder, and return their paths. If `to` is the name of a
+    Markdown file, write the standings alone to it, with their pictures beside it. `skipped`: as for `board`.
+
+    Raises ConfigError if nothing is stored, or nothing of what is selected, StorageError if the folder cannot be written.
+    """
+    one_page = to.suffix == ".md"
+    require_writable(to.parent if one_page else to)
+    results = Leaderboard(store_folder(environment, options.store), skipped=skipped)
+    found = boards(options, [*results.all(Result)], results.folder, threads=options.threads)
+    names = sorted({each.entrant for board in found for each in board.entries})
+    of = {name: [family for family, members in families().items() if name in members] for name in names}
+    return write_summary(to, found, of) if one_page else write_site(to, found, results, of, on_page)
+
+
+def boards(
+    chosen: Selection,
+    entries: Sequence[Result],
+    folder: Path,
+    budget: str | None = None,
+    metric: str | None = None,
+    threads: int | None = None,
+) -> list[Board]:
+    """One board of the entries in a folder per budget, that with most entries first; with `budget`, that one alone."""
+    require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
+    budgets = [name for name, _ in Counter(each.allowed for each in entries).most_common()]
+    if budget is not None:
+        wanted = str(Budget.of(budget, "--budget"))
+        require(wanted in budgets, f"{folder}: no results with a budget of {wanted}")
+        budgets = [wanted]
+    entries = [each for each in entries if each.allowed in budgets and threads in (None, each.threads)]
+    require(bool(entries), f"{folder}: no results with {threads} threads")
+    names = selected(chosen.methods, sorted({each.entrant for each in entries}), "--methods", families())
+    places = selected(chosen.datasets, sorted({each.dataset for each in entries}), "--datasets")
+    entries = [each for each in entries if each.entrant in names and each.dataset in places]
+    require(bool(entries), f"{folder}: no results of these methods on these datasets")
+    if metric is not None:
+        metric = metric_set((metric,)).names[0]
+        require_better_if_larger(metric, "--metric")
+        require(any(metric in each.metrics for each in entries), f"--metric: {metric} was not measured")
+    found = []
+    for allowed in budgets:
+        if of_budget := [each for each in entries if each.allowed == allowed]:
+            shown, notes = comparable(of_budget, metric)
+            found.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes))
+    return found
