@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from rankbench.reproduce.agreement import agreements
-from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredClaim
+from rankbench.reproduce.paired import check_claims
 from rankbench.reproduce.required_fits import rows_of
 
 

@@ -8,9 +8,8 @@ import pytest
 from rankbench.judge.compare import compare
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredFit
-from rankbench.reproduce.neighbours import check_neighbours
 from rankbench.reproduce.pages import write_pages
-from rankbench.reproduce.paired import standing_pairs
+from rankbench.reproduce.paired import check_neighbours, standing_pairs
 from rankbench.tracking.record import read_per_user
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rankbench.reports.figure import Figure, Style
 
@@ -40,6 +41,14 @@ class Addresses(str):
         cell = super().__new__(cls, ", ".join(name for name, _ in pages))
         cell.pages = pages
         return cell
+
+
+Column = tuple[str, Callable[[Any], str]]  # the heading, and the cell of a row
+
+
+def tabulated(rows: Iterable[Any], columns: Sequence[Column]) -> tuple[list[str], list[list[str]]]:
+    """Return header and cells of a table, for a page, a terminal or a file."""
+    return [name for name, _ in columns], [[cell(row) for _, cell in columns] for row in rows]
 
 
 @dataclass(frozen=True)

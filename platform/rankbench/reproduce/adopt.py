@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rankbench.core.environment import Environment
@@ -23,12 +23,7 @@ def adopt(fits: Iterable[RequiredFit], evidence: Evidence, environment: Environm
     if not missing:
         return 0
     records: dict[tuple[str, str, str, int, str], list[RunRecord]] = {}
-    for path in (path for place in PLACES for path in sorted(environment.results.glob(f"{place}/[!.]*/record.json"))):
-        try:
-            record = read_record(path.parent)
-        except DataError as error:
-            warn(f"{error}; left out")
-            continue
+    for _, record in stored_runs(environment, warn):
         if record.finished and record.measured_on == "test" and not record.tiles:
             key = record.dataset.name, record.method, record.fit_on, record.seed, record.dtype
             records.setdefault(key, []).append(record)
@@ -42,10 +37,18 @@ def adopt(fits: Iterable[RequiredFit], evidence: Evidence, environment: Environm
     return added
 
 
+def stored_runs(environment: Environment, warn: Callable[[str], None] = lambda line: None) -> Iterator[tuple[Path, RunRecord]]:
+    """Yield the folders and records of the runs of this machine, whatever command made them, but those that cannot be read."""
+    for path in (path for place in PLACES for path in sorted(environment.results.glob(f"{place}/[!.]*/record.json"))):
+        try:
+            yield path.parent, read_record(path.parent)
+        except DataError as error:
+            warn(f"{error}; left out")
+
+
 def _same(record: RunRecord, fit: RequiredFit, environment: Environment) -> bool:
-    if str(record.environment.get("revision") or "").endswith("+changes"):
-        return False
-    if not fit.metrics <= set(record.metrics):
+    changed = str(record.environment.get("revision") or "").endswith("+changes")
+    if changed or not fit.metrics <= set(record.metrics):
         return False
     if used_params(configure(record.method, record.params, record.id)) != used_params(fit.config):
         return False

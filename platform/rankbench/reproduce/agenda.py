@@ -22,14 +22,12 @@ from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import adopt, records_folder
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
-from rankbench.reproduce.claims import check_claims
 from rankbench.reproduce.costs import n_cost_cells
 from rankbench.reproduce.engine import BudgetedRun, run_alone, run_within_budget
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.mlflow_tags import published_tags
-from rankbench.reproduce.neighbours import check_neighbours
 from rankbench.reproduce.options import ReproduceOptions, StoreOptions
-from rankbench.reproduce.paired import run_folders
+from rankbench.reproduce.paired import check_claims, check_neighbours, run_folders
 from rankbench.reproduce.required_fits import PaperRow, metrics_for, required_fits, rows_of
 from rankbench.reproduce.schedule import STAGES, Task, tasks
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -28,6 +28,10 @@ class MeasuredRow:
     @property
     def cells(self) -> tuple[Agreement, ...]:
         return tuple(_cell(name, self.row.published[name], self.fits) for name in self.metrics)
+
+    def mean(self, fits: Sequence[StoredFit]) -> float:
+        """Return the mean of some of the fits in the first metric that the row publishes."""
+        return fmean(fit.measured(self.metrics[0]).mean for fit in fits)
 
 
 @dataclass(frozen=True)
@@ -60,14 +64,29 @@ def measurements(row: PaperRow, evidence: Evidence) -> tuple[MeasuredRow, ...]:
     return tuple(found)
 
 
+def distinct(rows: Iterable[PaperRow], evidence: Evidence) -> Iterator[MeasuredRow]:
+    """Yield the measurements of rows in what they publish. Rows of several tables that share their fits count once."""
+    seen = set()
+    for row in rows:
+        for each in measurements(row, evidence):
+            key = row.dataset, *(fit.stamp for fit in each.fits)
+            if each.metrics and key not in seen:
+                seen.add(key)
+                yield each
+
+
+def tally(published: int, here: bool, cells: Iterable[Agreement] = ()) -> Count:
+    """Return the count of so many published cells, of which `cells` are measured. `here`: whether their data are."""
+    return sum(map(count_of, cells), Count(published=published, data_here=published * here))
+
+
 def count(row: PaperRow, here: bool, evidence: Evidence) -> Count:
     """Count the cells of a row. `here`: whether its data are. Cells beside a stand-in belong to other data and are not counted,
     and those of a variant are counted with the row that it is a variant of.
     """
     if row.table.stand_in(row.dataset) or row.arm.variant_of is not None:
         return Count()
-    total = Count(published=len(row.published), data_here=len(row.published) * here)
-    total = sum((count_of(cell) for cell in counted_cells(row, evidence)), total)
+    total = tally(len(row.published), here, counted_cells(row, evidence))
     on_test = [cell for each in measurements(row, evidence) if each.origin == "as published" for cell in each.cells]
     return sum((Count(on_test=1, on_test_within_1=count_of(cell).within_1) for cell in on_test), total)
 
@@ -87,12 +106,9 @@ def count_of(cell: Agreement) -> Count:
 
 def _cell(name: str, published: float, fits: Sequence[StoredFit]) -> Agreement:
     values = [fit.measured(name) for fit in fits]
-    lows = [value.low for value in values if value.low is not None]
-    highs = [value.high for value in values if value.high is not None]
-    whole = len(lows) == len(values)
-    return Agreement(
-        name, published, fmean(v.mean for v in values), fmean(lows) if whole else None, fmean(highs) if whole else None
-    )
+    bounds = [(value.low, value.high) for value in values if value.low is not None and value.high is not None]
+    low, high = map(fmean, zip(*bounds, strict=True)) if len(bounds) == len(values) else (None, None)
+    return Agreement(name, published, fmean(value.mean for value in values), low, high)
 
 
 def agreements(rows: Sequence[PaperRow], evidence: Evidence) -> list[OrderAgreement]:

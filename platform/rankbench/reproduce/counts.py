@@ -4,6 +4,7 @@ published number, which is not in the interval.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -12,7 +13,7 @@ from rankbench.core.environment import Environment
 from rankbench.data.availability import raw_data
 from rankbench.data.cards import Card, load_card
 from rankbench.judge.agreement import Agreement
-from rankbench.reproduce.agreement import Count, count, count_of, counted_cells
+from rankbench.reproduce.agreement import Count, count, count_of, counted_cells, tally
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.costs import cost_cells, n_cost_cells
 from rankbench.reproduce.evidence import Evidence
@@ -40,18 +41,15 @@ def counts(
 
     Stand-ins are not counted.
     """
-    found: dict[str, Count] = {}
+    found: defaultdict[str, Count] = defaultdict(Count)
     for table in tables:
         if table.name in names:
-            found[table.name] = found.get(table.name, Count()) + _of_table(table, evidence, environment)
-    for simulation in SIMULATIONS:
-        if simulation.table in names:
-            for dataset in simulation.datasets:
-                n_cells = len(simulation.published(dataset))
-                here = raw_data(load_card(dataset, environment), environment) not in NOWHERE
-                own = Count(published=n_cells, data_here=n_cells * here)
-                own = sum((count_of(cell) for _, cell in simulation.cells(dataset, evidence)), own)
-                found[simulation.table] = found.get(simulation.table, Count()) + own
+            found[table.name] += _of_table(table, evidence, environment)
+    for simulation in (each for each in SIMULATIONS if each.table in names):
+        for dataset in simulation.datasets:
+            here = raw_data(load_card(dataset, environment), environment) not in NOWHERE
+            cells = [cell for _, cell in simulation.cells(dataset, evidence)]
+            found[simulation.table] += tally(len(simulation.published(dataset)), here, cells)
     result: dict[str, Count] = {}
     for paper in dict.fromkeys(name.split("/")[0] for name in found):
         own_tables = {name: each for name, each in sorted(found.items()) if name.split("/")[0] == paper and each.published}
@@ -67,14 +65,10 @@ def _of_table(table: PaperTable, evidence: Evidence, environment: Environment) -
     total = Count()
     for name, card in _counted_cards(table):
         here = raw_data(card, environment) not in NOWHERE
-        rows = [PaperRow(table, arm, card) for arm in table.spec.arms]
-        total = sum((count(row, here, evidence) for row in rows), total)
-        for row in rows:
-            n_costs = n_cost_cells(row)
-            total += Count(published=n_costs, data_here=n_costs * here)
-            total = sum((count_of(cell) for cell in cost_cells(row, evidence)), total)
+        for row in (PaperRow(table, arm, card) for arm in table.spec.arms):
+            total += count(row, here, evidence) + tally(n_cost_cells(row), here, cost_cells(row, evidence))
         missing = sum(len(row.published.get(name, {})) + len(row.costs.get(name, {})) for row in table.spec.not_run)
-        total += Count(published=missing, data_here=missing * here)
+        total += tally(missing, here)
     return total
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scipy import stats
 
-from rankbench.reproduce.agreement import measurements
+from rankbench.reproduce.agreement import distinct
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredFit
 from rankbench.reproduce.required_fits import PaperRow
@@ -44,17 +44,14 @@ def gpu_shift(rows: Iterable[PaperRow], evidence: Evidence) -> Shift | None:
     """Compare rows with seeds on both, in the first metric that they publish; None for fewer than FEWEST rows. Rows that share
     fits count once.
     """
-    found: dict[tuple[str, ...], float] = {}
-    for row in rows:
-        for standing in measurements(row, evidence):
-            on_gpu = [fit for fit in standing.fits if _on_gpu(fit)]
-            others = [fit for fit in standing.fits if not _on_gpu(fit)]
-            if standing.metrics and on_gpu and others and (mean := _mean(others, standing.metrics[0])):
-                key = row.dataset, *(fit.stamp for fit in standing.fits)
-                found.setdefault(key, _mean(on_gpu, standing.metrics[0]) / mean - 1)
-    if len(found) < FEWEST:
+    shifts = []
+    for each in distinct(rows, evidence):
+        on_gpu = [fit for fit in each.fits if _on_gpu(fit)]
+        others = [fit for fit in each.fits if not _on_gpu(fit)]
+        if on_gpu and others and (mean := each.mean(others)):
+            shifts.append(each.mean(on_gpu) / mean - 1)
+    if len(shifts) < FEWEST:
         return None
-    shifts = list(found.values())
     mean, error = statistics.fmean(shifts), statistics.stdev(shifts) / math.sqrt(len(shifts))
     half = float(stats.t.ppf(0.975, len(shifts) - 1)) * error
     return Shift(len(shifts), sum(each < 0 for each in shifts), mean, mean - half, mean + half)
@@ -62,7 +59,3 @@ def gpu_shift(rows: Iterable[PaperRow], evidence: Evidence) -> Shift | None:
 
 def _on_gpu(fit: StoredFit) -> bool:
     return fit.device.startswith("cuda")
-
-
-def _mean(fits: Sequence[StoredFit], metric: str) -> float:
-    return statistics.fmean(fit.measured(metric).mean for fit in fits)

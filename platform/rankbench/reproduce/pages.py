@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankbench.core.environment import Environment
-from rankbench.judge.printing import difference, interval, listed, p_text, percent
+from rankbench.judge.printing import difference, interval, listed, number, p_text, percent
 from rankbench.reports.deviations import differing_params
 from rankbench.reports.page import Block, Grid, Items, Page, Section, Text
 from rankbench.reports.site import Site, page_kind
@@ -76,12 +76,15 @@ class Paper:
     counts: dict[str, Count]
     off: list[OffCell]
 
+    @property
+    def total(self) -> Count:
+        return self.counts.get(f"{self.name}, all") or next(iter(self.counts.values()), Count())
+
 
 def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> list[Path]:
     """Write a page and a figure per paper that has evidence, and README.md, the index. Returns the paths."""
     names = {*(table.name for table in tables), *(each.table for each in SIMULATIONS)}
-    site = Site(folder, ("md",))
-    papers = []
+    site, papers = Site(folder, ("md",)), []
     for name in dict.fromkeys(table.paper for table in tables):
         own = tuple(table for table in tables if table.paper == name)
         studies = tuple(each for each in SIMULATIONS if each.paper == name)
@@ -94,37 +97,72 @@ def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, 
 
 @page_kind("papers")
 def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
-    total = sum((_total(paper) for paper in papers), Count())
-    by_paper = {f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)": _total(paper) for paper in papers}
-    stand_ins = {name for paper in papers for table in paper.tables for name in table.cards if table.stand_in(name)}
-    claims = [
-        [claim.text, _marked(dataset, stand_ins), claim.table, claim.verdict, _rows_compared(claim), _seeds(claim)]
-        for dataset in sorted(evidence.datasets(StoredClaim))
-        for claim in _standing_claims([table for paper in papers for table in paper.tables], dataset, evidence)
+    by_paper = {f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)": paper.total for paper in papers}
+    tables = [table for paper in papers for table in paper.tables]
+    claims = [claim for dataset in sorted(evidence.datasets(StoredClaim)) for claim in _standing(tables, dataset, evidence)]
+    body = [
+        [each.text, _marked(each.dataset, tables), each.table, each.verdict, _rows_compared(each), _seeds(each)]
+        for each in claims
     ]
+    header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
     lead = (
         "Every published number whose data could be had, measured by `rankbench reproduce`. The pages are made by "
         "`rankbench reproduce pages --out docs/results` from the evidence in `experiments/evidence/`, one line per fit. "
         "[Leaderboard](leaderboard.md) compares all methods in equal time, [scale](scale.md) covers large data and large "
         "matrices, and [findings](findings.md) experiments of our own.",
     )
-    cells = Grid(*count_columns("paper", by_paper | {"all": total}))
-    sections = [Section("Published cells", (cells, Text(COUNTED), *_on_devices(papers, evidence)))]
-    sections += _off_sections([cell for paper in papers for cell in paper.off])
+    cells = Grid(*count_columns("paper", by_paper | {"all": sum(by_paper.values(), Count())}))
+    sections = (
+        Section("Published cells", (cells, Text(COUNTED), *_on_devices(tables, evidence))),
+        *_off_cells([cell for paper in papers for cell in paper.off]),
+        *_section("Claims of the papers", header, body, TESTS),
+    )
+    return Page("Results", lead, sections)
+
+
+@page_kind("paper")
+def _paper_page(paper: Paper, evidence: Evidence) -> Page:
+    """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
+    rows = list(rows_of(paper.tables))
+    datasets = {name for table in paper.tables for name in table.cards}
+    claims = [each for name in sorted(datasets) for each in _standing(paper.tables, name, evidence)]
+    orders = [
+        [table.name, name, each.metric, str(each.rows), difference(each.tau, 2), interval(each.low, each.high, "+.2f")]
+        for table in paper.tables
+        for name in table.cards
+        for each in agreements(list(rows_of([table], [name])), evidence)
+    ]
+    header = ["table", "dataset", "metric", "rows", "tau", "repeated"]
+    own = Grid(*count_columns("table", {name: each for name, each in paper.counts.items() if name != "all"}))
+    sections = [Section("How far the evidence has come", (own, Text(COUNTED))), *_off_cells(paper.off)]
     if claims:
-        header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
-        sections.append(Section("Claims of the papers", (Grid(header, claims), Text(TESTS))))
-    return Page("Results", lead, tuple(sections))
+        sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims, paper.tables))))
+    sections += [*_section("The order of the rows", header, orders, ORDER), *_seed_sections(spreads(rows, evidence))]
+    if figure := differences_figure(paper.name, rows, evidence):
+        sections.append(Section("Figure", (figure,)))
+    told: dict[str, str] = {}
+    sections += [section for table in paper.tables for section in _table_sections(table, evidence, told)]
+    sections += [section for study in paper.studies for section in _study_sections(study, evidence)]
+    measured = {row.table.name for row in rows if measurements(row, evidence)}
+    if missing := [name for name in dict.fromkeys(table.name for table in paper.tables) if name not in measured]:
+        sections.append(Section("Not measured", (Text(f"No row has been measured of: {', '.join(missing)}."),)))
+    marks = "; ".join(f"*{origin}*: {MEANING[origin]}" for origin in ORIGINS)
+    return Page(TITLES.get(paper.name, paper.name), (f"{MARKED}. Settings are {marks}.",), tuple(sections))
 
 
-def _on_devices(papers: Sequence[Paper], evidence: Evidence) -> Iterator[Text]:
+def _section(title: str, header: list[str], body: list[list[str]], text: str) -> Iterator[Section]:
+    """Yield a section with a table and a text on it, if the table has rows."""
+    if body:
+        yield Section(title, (Grid(header, body), Text(text)))
+
+
+def _on_devices(tables: Sequence[PaperTable], evidence: Evidence) -> Iterator[Text]:
     """Say how many fits ran on a GPU, and whether they measure the same, if any did."""
     on_gpu, fits = fits_on_gpu(evidence)
     if not on_gpu:
         return
-    shift = gpu_shift(rows_of([table for paper in papers for table in paper.tables]), evidence)
     said = [f"{on_gpu} of the {fits} fits in the evidence ran on a GPU."]
-    if shift:
+    if shift := gpu_shift(rows_of(tables), evidence):
         low, mean, high = (f"{100 * each:+.1f}" for each in (shift.low, shift.mean, shift.high))
         said.append(
             f"In the {shift.rows} rows with seeds on both, the mean on the GPU differs by {mean} % of that on processors on "
@@ -133,45 +171,10 @@ def _on_devices(papers: Sequence[Paper], evidence: Evidence) -> Iterator[Text]:
     yield Text(" ".join(said))
 
 
-@page_kind("paper")
-def _paper_page(paper: Paper, evidence: Evidence) -> Page:
-    """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
-    own = {name: each for name, each in paper.counts.items() if name != "all"}
-    sections = [Section("How far the evidence has come", (Grid(*count_columns("table", own)), Text(COUNTED)))]
-    sections += _off_sections(paper.off)
-    datasets = {name for table in paper.tables for name in table.cards}
-    claims = [each for name in sorted(datasets) for each in _standing_claims(paper.tables, name, evidence)]
-    if claims:
-        stand_ins = {name for table in paper.tables for name in table.cards if table.stand_in(name)}
-        sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims, stand_ins))))
-    orders = [
-        [table.name, name, each.metric, str(each.rows), difference(each.tau, 2), interval(each.low, each.high, "+.2f")]
-        for table in paper.tables
-        for name in table.cards
-        for each in agreements(list(rows_of([table], [name])), evidence)
-    ]
-    if orders:
-        header = ["table", "dataset", "metric", "rows", "tau", "repeated"]
-        sections.append(Section("The order of the rows", (Grid(header, orders), Text(ORDER))))
-    sections += _seed_sections(spreads(rows_of(paper.tables), evidence))
-    if figure := differences_figure(paper.name, list(rows_of(paper.tables)), evidence):
-        sections.append(Section("Figure", (figure,)))
-    told: dict[str, str] = {}
-    sections += [section for table in paper.tables for section in _table_sections(table, evidence, told)]
-    sections += [section for study in paper.studies for section in _study_sections(study, evidence)]
-    measured = {table.name for table in paper.tables if any(measurements(row, evidence) for row in rows_of([table]))}
-    missing = [name for name in dict.fromkeys(table.name for table in paper.tables) if name not in measured]
-    if missing:
-        sections.append(Section("Not measured", (Text(f"No row has been measured of: {', '.join(missing)}."),)))
-    marks = "; ".join(f"*{origin}*: {MEANING[origin]}" for origin in ORIGINS)
-    return Page(TITLES.get(paper.name, paper.name), (f"{MARKED}. Settings are {marks}.",), tuple(sections))
-
-
-def _off_sections(cells: Sequence[OffCell]) -> Iterator[Section]:
+def _off_cells(cells: Sequence[OffCell]) -> Iterator[Section]:
     """Yield a section about the cells that are off, if there are any."""
-    if cells:
-        body = [[CAUSES[cause], str(number), listed(rows)] for cause, number, rows in by_cause(cells)]
-        yield Section("Why cells are off", (Grid(["cause", "cells", "rows"], body), Text(OFF)))
+    body = [[CAUSES[cause], str(number), listed(rows)] for cause, number, rows in by_cause(cells)]
+    return _section("Why cells are off", ["cause", "cells", "rows"], body, OFF)
 
 
 def _seed_sections(found: Sequence[Spread]) -> Iterator[Section]:
@@ -179,12 +182,18 @@ def _seed_sections(found: Sequence[Spread]) -> Iterator[Section]:
     kinds = {"validation chooses the epoch": True, "fixed": False}
     of_kind = {name: [each for each in found if each.stopped_early == early] for name, early in kinds.items()}
     body = [
-        [name, str(len(own)), percent(statistics.median(each.of_seeds for each in own), ".2f"), percent(own[0].of_seeds, ".2f"),
-         percent(statistics.median(each.of_users for each in own), ".2f")]
-        for name, own in of_kind.items() if own
-    ]  # fmt: skip
+        [
+            name,
+            str(len(own)),
+            percent(statistics.median(each.of_seeds for each in own), ".2f"),
+            percent(own[0].of_seeds, ".2f"),
+            percent(statistics.median(each.of_users for each in own), ".2f"),
+        ]
+        for name, own in of_kind.items()
+        if own
+    ]
     widest = [
-        [each.row.arm.label, each.row.table.name, each.row.dataset, each.metric, str(each.seeds), f"{each.mean:.4f}",
+        [each.row.arm.label, each.row.table.name, each.row.dataset, each.metric, str(each.seeds), number(each.mean),
          percent(each.of_seeds, ".2f"), percent(each.of_users, ".2f")]
         for each in found[:WIDEST]
     ]  # fmt: skip
@@ -194,7 +203,7 @@ def _seed_sections(found: Sequence[Spread]) -> Iterator[Section]:
         yield Section("How much the seed matters", (summary, Grid(header, widest), Text(SPREAD)))
 
 
-def _standing_claims(tables: Iterable[PaperTable], dataset: str, evidence: Evidence) -> Iterator[StoredClaim]:
+def _standing(tables: Iterable[PaperTable], dataset: str, evidence: Evidence) -> Iterator[StoredClaim]:
     """Yield the claims about the tables with the tests of fits that are still those of their rows."""
     for claim in evidence.lines(StoredClaim, dataset):
         own = (each for each in tables if each.name == claim.table and dataset in each.cards)
@@ -214,63 +223,65 @@ def _seeds(claim: StoredClaim) -> str:
     return str(few) if few == many else f"{few} to {many}"
 
 
-def _marked(dataset: str, stand_ins: Collection[str]) -> str:
-    return f"{dataset} (a stand-in)" if dataset in stand_ins else dataset
+def _marked(dataset: str, tables: Iterable[PaperTable]) -> str:
+    stand_in = any(dataset in table.cards and table.stand_in(dataset) for table in tables)
+    return f"{dataset} (a stand-in)" if stand_in else dataset
 
 
-def _claim_blocks(claims: Sequence[StoredClaim], stand_ins: Collection[str]) -> Iterator[Block]:
-    body = []
-    for claim in claims:
-        for pair in claim.pairs:
-            what = f"{pair.better} − {pair.than}"
-            dataset = _marked(claim.dataset, stand_ins)
-            body.append([claim.text, claim.verdict, dataset, claim.metric, what, *_tested(pair)])
-    incomplete = [
+def _claim_blocks(claims: Sequence[StoredClaim], tables: Sequence[PaperTable]) -> Iterator[Block]:
+    body = [
+        [each.text, each.verdict, _marked(each.dataset, tables), each.metric, f"{pair.better} − {pair.than}", *_tested(pair)]
+        for each in claims
+        for pair in each.pairs
+    ]
+    yield Grid(["claim", "verdict", "dataset", "metric", "pair", *TESTED], body)
+    incomplete = tuple(
         f"{claim.text} ({claim.dataset}, {claim.table}): not compared with {listed(claim.missing)}."
         for claim in claims
         if claim.missing
-    ]
-    yield Grid(["claim", "verdict", "dataset", "metric", "pair", *TESTED], body)
-    if incomplete:
-        yield Items(tuple(incomplete))
+    )
+    yield from [Items(incomplete)] if incomplete else []
     yield Text(TESTS)
 
 
 def _tested(pair: StoredPair) -> list[str]:
     p = f"{p_text(pair.p_bootstrap_holm)}, {p_text(pair.p_wilcoxon_holm)}"
-    bounds = interval(pair.low, pair.high, "+.4f")
-    return [difference(pair.difference), bounds, p, f"{pair.agreeing} of {pair.seeds}"]
+    return [difference(pair.difference), interval(pair.low, pair.high, "+.4f"), p, f"{pair.agreeing} of {pair.seeds}"]
 
 
 def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> Iterator[Block]:
     for each in (each for each in evidence.lines(StoredNeighbours, dataset) if each.table == table.name):
         pairs, replaced = standing_pairs(each, table, evidence)
-        if not pairs:
-            continue
-        header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED]
-        yield Grid(header, [[pair.better, pair.than, pair.verdict, *_tested(pair)] for pair in pairs])
         missing = (*each.missing, *replaced)
-        yield Text(NEXT + (f" Not compared: {listed(missing)}." if missing else ""))
+        if pairs:
+            header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED]
+            yield Grid(header, [[pair.better, pair.than, pair.verdict, *_tested(pair)] for pair in pairs])
+            yield Text(NEXT + (f" Not compared: {listed(missing)}." if missing else ""))
 
 
 def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str]) -> Iterator[Section]:
     """Yield the sections of a table, one per dataset. `told`: the accounts that earlier sections have, with their titles."""
     for name in table.cards:
-        title = f"{table.name} on {name}"
-        rows = [row for row in rows_of([table], [name]) if row.published]
+        title, every = f"{table.name} on {name}", list(rows_of([table], [name]))
+        rows = [row for row in every if row.published]
         if not any(measurements(row, evidence) for row in rows):
             continue
         header, body, _ = table_columns(rows, evidence)
-        blocks: list[Block] = [Grid(header, body)]
-        costs = cost_columns(list(rows_of([table], [name])), evidence)
-        blocks += [Grid(*costs)] if costs[1] else []
-        if reason := table.stand_in(name):
-            blocks.insert(0, Text(f"A stand-in, so that only the order can be compared: {reason}"))
-        lines = [*_unprinted(table, rows, evidence), *_searches(rows, evidence), *_deviations(rows, evidence)]
-        lines += _accounts(rows, title, told)
-        if lines:
-            blocks.append(Items(tuple(lines)))
-        blocks += _neighbour_blocks(table, name, evidence)
+        costs = Grid(*cost_columns(every, evidence))
+        lines = (
+            *_unprinted(table, rows, evidence),
+            *_searches(rows, evidence),
+            *_deviations(rows, evidence),
+            *_accounts(rows, title, told),
+        )
+        reason = table.stand_in(name)
+        blocks: list[Block] = [
+            *([Text(f"A stand-in, so that only the order can be compared: {reason}")] if reason else []),
+            Grid(header, body),
+            *([costs] if costs.body else []),
+            *([Items(lines)] if lines else []),
+            *_neighbour_blocks(table, name, evidence),
+        ]
         yield Section(title, tuple(blocks))
 
 
@@ -341,7 +352,3 @@ def _deviations(rows: Sequence[PaperRow], evidence: Evidence) -> list[str]:
             label = f"{row.arm.label} ({each.origin})" if len(found) > 1 else row.arm.label
             measured.append((label, wanted, each.fits[0].params))
     return differing_params(measured)
-
-
-def _total(paper: Paper) -> Count:
-    return paper.counts.get(f"{paper.name}, all") or next(iter(paper.counts.values()), Count())

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rankbench.reproduce.agreement import MeasuredRow, measurements
+from rankbench.reproduce.agreement import MeasuredRow, distinct
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import SEEDS, PaperRow
 
@@ -33,31 +33,16 @@ class Spread:
 
 def spreads(rows: Iterable[PaperRow], evidence: Evidence) -> list[Spread]:
     """Return the settings with at least SEEDS seeds, the largest deviation first. Rows that share fits count once."""
-    found: dict[tuple[str, ...], Spread] = {}
-    for row in rows:
-        for standing in measurements(row, evidence):
-            spread = _spread(standing)
-            if spread:
-                found.setdefault((row.dataset, *(fit.stamp for fit in standing.fits)), spread)
-    return sorted(found.values(), key=lambda each: -each.of_seeds)
+    found = [spread for each in distinct(rows, evidence) if len(each.fits) >= SEEDS and (spread := _spread(each))]
+    return sorted(found, key=lambda each: -each.of_seeds)
 
 
-def _spread(standing: MeasuredRow) -> Spread | None:
-    fits = standing.fits
-    if not standing.metrics or len(fits) < SEEDS:
-        return None
-    metric = standing.metrics[0]
-    values = [fit.measured(metric) for fit in fits]
-    mean = statistics.fmean(value.mean for value in values)
+def _spread(measured: MeasuredRow) -> Spread | None:
+    fits, metric = measured.fits, measured.metrics[0]
+    values, mean = [fit.measured(metric) for fit in fits], measured.mean(fits)
     widths = [(value.high - value.low) / 2 for value in values if value.low is not None and value.high is not None]
     if mean <= 0 or not widths:
         return None
-    return Spread(
-        standing.row,
-        metric,
-        len(fits),
-        mean,
-        statistics.stdev(value.mean for value in values) / mean,
-        statistics.fmean(widths) / mean,
-        bool(fits[0].params.get("patience")),
-    )
+    of_seeds = statistics.stdev(value.mean for value in values) / mean
+    stopped_early = bool(fits[0].params.get("patience"))
+    return Spread(measured.row, metric, len(fits), mean, of_seeds, statistics.fmean(widths) / mean, stopped_early)
