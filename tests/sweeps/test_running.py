@@ -17,9 +17,8 @@ from rankbench.sweeps.trials.reports import ITERATION, VALID, Reports
 from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import Unit
-from rankbench.views import reproduce_view, sweep_view
-from rankbench.views.reproduce_view import ReproduceView
-from rankbench.views.running_lines import SHOWN, running_lines
+from rankbench.views import live, sweep_view
+from rankbench.views.live import SHOWN, ReproduceView, running_lines
 from rankbench.views.sweep_view import SweepView
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -34,7 +33,7 @@ def unit(environment, method="bpr", **params):
 def now(monkeypatch):
     """The time that running fits see, in a list."""
     at = [1000.0]
-    for module in (clocks, reproduce_view, sweep_view):
+    for module in (clocks, live, sweep_view):
         monkeypatch.setattr(module.time, "monotonic", lambda: at[0])
     return at
 

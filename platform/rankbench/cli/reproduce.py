@@ -63,7 +63,7 @@ def reproduce(
     from rankbench.reproduce.agenda import agenda
     from rankbench.reproduce.agenda import reproduce as work_on
     from rankbench.tracking.labels import Labels
-    from rankbench.views.reproduce_view import ReproduceView
+    from rankbench.views.live import ReproduceView
 
     options.check()
     environment = Environment.from_env()

@@ -275,7 +275,7 @@ def status(
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import last_heartbeat
     from rankbench.sweeps.store import SweepStore
-    from rankbench.views.running_lines import SHOWN
+    from rankbench.views.live import SHOWN
 
     environment = Environment.from_env()
     stored = read_sweep(find_sweep(name, environment))

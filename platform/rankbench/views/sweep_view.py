@@ -1,4 +1,4 @@
-"""Progress of a running sweep: a live display on a terminal, otherwise one line per minute."""
+"""Progress of a running sweep."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
-
 from rankbench.experiment.divergence import divergence
+from rankbench.views.live import LiveView
 from rankbench.views.phases import clock, err
-from rankbench.views.running_lines import running_lines
 
 if TYPE_CHECKING:
     from rankbench.schema.stored_sweep import NotAvailable
@@ -25,30 +19,21 @@ if TYPE_CHECKING:
     from rankbench.sweeps.units import Unit
     from rankbench.tracking.record import RunRecord
 
-LINE_EVERY = 60.0  # seconds
 
-
-class SweepView:
+class SweepView(LiveView):
     """Displays a `sweeps.heartbeat.Progress`; `metric` is the one that settings are chosen by.
 
     `on_accept` is called with the plan before the sweep starts, and with the folder that is resumed, if any; it may ask.
     """
 
+    every = 60.0
+    progress: Progress
+
     def __init__(
         self, metric: str, quiet: bool = False, on_accept: Callable[[Plan, Path | None], None] = lambda plan, folder: None
     ):
-        self.metric, self.quiet, self.on_accept = metric, quiet, on_accept
-        self.progress: Progress | None = None
-        self._printed_at = 0.0
-        self._live = Live(console=err, get_renderable=self._shown, refresh_per_second=2, transient=True)
-
-    def __enter__(self) -> SweepView:
-        if err.is_terminal and not self.quiet:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        super().__init__(quiet)
+        self.metric, self.on_accept = metric, on_accept
 
     def accept(self, plan: Plan, begun: Path | None) -> None:
         for line in left_out(plan.not_available):
@@ -72,11 +57,11 @@ class SweepView:
         err.print(f"warning: {line}")
 
     def stage(self, progress: Progress) -> None:
-        self.progress, self._printed_at = progress, time.monotonic()
-        progress.running.on_change = self._changed
+        self.progress, self.running, self._printed_at = progress, progress.running, time.monotonic()
+        progress.running.on_change = self.changed
 
     def done(self, unit: Unit, records: list[RunRecord]) -> None:
-        if self.quiet or self.progress is None:
+        if self.quiet:
             return
         for record in records:
             name = f"{record.arm or record.method} on {record.dataset.name}"
@@ -87,24 +72,18 @@ class SweepView:
         if not err.is_terminal and self.progress.done == self.progress.of:
             err.print(summary(self.progress))
 
-    def _changed(self) -> None:
-        """Print where the sweep is, at most once in a while."""
-        progress = self.progress
-        if self.quiet or err.is_terminal or progress is None or progress.done == progress.of:
-            return
-        if time.monotonic() - self._printed_at > LINE_EVERY:
-            self._printed_at = time.monotonic()
-            for line in [summary(progress), *(f"  {line}" for line in running_lines(progress.running))]:
-                err.print(line)
+    def changed(self) -> None:
+        if self.progress.done < self.progress.of:
+            super().changed()
 
-    def _shown(self) -> Group:
-        table = Table.grid(padding=(0, 2))
-        if self.progress is None:
-            return Group(table)
-        table.add_row(ProgressBar(self.progress.cost_of or 1, self.progress.cost, width=40), summary(self.progress))
-        for label, value in self.progress.best.items():
-            table.add_row(f"  {label}", f"best {self.metric} {value:.4f}")
-        return Group(table, *(Text(f"  {line}") for line in running_lines(self.progress.running)))
+    def share(self) -> tuple[float, float]:
+        return self.progress.cost, self.progress.cost_of or 1
+
+    def summary(self) -> str:
+        return summary(self.progress)
+
+    def best(self) -> list[tuple[str, str]]:
+        return [(f"  {label}", f"best {self.metric} {value:.4f}") for label, value in self.progress.best.items()]
 
 
 def left_out(not_available: dict[str, NotAvailable], shown_in_full: int = 3) -> list[str]:
