@@ -20,7 +20,8 @@ from nodes import cluster
 from rankbench.cluster.session import session
 from rankbench.core.threads import pinned
 from rankbench.data.splits import Holdout
-from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
+from rankbench.evaluation.columns import rank_by_columns_on
+from rankbench.evaluation.ranking import rank
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
@@ -96,7 +97,7 @@ def tiles(name, where, fault=lambda: None, at=0.5):
 
 def ranked(name, where, progress=lambda done, total: None):
     found, expected = (rank_by_columns_on(where, alone, holdout, 20, 150, auc=True, progress=progress),
-                       rank_by_columns(alone, holdout, 20, 500, auc=True))
+                       rank(alone, holdout, 20, auc=True, columns=500))
     said[name] = {"same": all(np.array_equal(a.items, b.items) and np.array_equal(a.scores, b.scores)
                               and np.array_equal(a.auc, b.auc) for a, b in zip(found, expected, strict=True))}
 

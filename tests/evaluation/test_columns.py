@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from rankbench.core.errors import ConfigError, NumericalError
+from rankbench.core.errors import ConfigError
 from rankbench.core.threads import pinned
 from rankbench.data.splits import Holdout
 from rankbench.evaluation import ranking
-from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
+from rankbench.evaluation.columns import rank_by_columns_on
 from rankbench.evaluation.ranking import rank
 from rankbench.experiment.methods import registered
 from rankbench.fitting.recommenders import LinearRecommender
@@ -95,25 +95,21 @@ def test_it_is_the_ranking_by_users(dtype, n_users, n_items, k, column_block, ti
     pairs += [some_pair(rng, n_items, dtype, pairs[0][1].C, ties), some_pair(rng, n_items, dtype, ties=ties)]
     dense, tiled = zip(*pairs, strict=True)
     expected = rank(dense, holdout, k, auc)
-    check(rank_by_columns(tiled, holdout, k, column_block, auc), expected)
+    check(rank(tiled, holdout, k, auc, columns=column_block), expected)
     check(rank_by_columns_on(Backwards(), tiled, holdout, k, column_block, auc), expected)
 
 
-@pytest.mark.parametrize("column_block", [ranking.BLOCK_ITEMS + 3, 10_000])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_more_users_and_items_than_a_block_of_scores_holds(threads, column_block):
+def test_more_users_and_items_than_a_block_of_scores_holds():
     rng = np.random.default_rng(0)
     n_users, n_items = ranking.BLOCK_USERS * 2 + 5, ranking.BLOCK_ITEMS + 300
-    holdout = Holdout(
-        np.arange(n_users, dtype=np.int32),
-        sp.csr_array(sp.random(n_users, n_items, 0.01, "csr", np.float32, rng, lambda n: np.ones(n))),
-        sp.csr_array(sp.random(n_users, n_items, 0.002, "csr", np.float32, rng, lambda n: np.ones(n))),
-    )
+    parts = (sp.random(n_users, n_items, share, "csr", np.float32, rng, np.ones) for share in (0.01, 0.002))
+    holdout = Holdout(np.arange(n_users, dtype=np.int32), *map(sp.csr_array, parts))
     beta, alpha = rng.standard_normal((2, n_items))
     C = Columns(rng.standard_normal((n_items, n_items)).astype(np.float32))
-    dense, tiled = LinearRecommender(C.C, beta, alpha), TiledLinearRecommender(C, beta, alpha)
-    with pinned(threads):
-        check(rank_by_columns([tiled], holdout, 20, column_block, auc=True), rank([dense], holdout, 20, auc=True))
+    expected = rank([LinearRecommender(C.C, beta, alpha)], holdout, 20, auc=True)
+    for threads, width in ((1, ranking.BLOCK_ITEMS + 3), (2, 10_000)):
+        with pinned(threads):
+            check(rank([TiledLinearRecommender(C, beta, alpha)], holdout, 20, auc=True, columns=width), expected)
 
 
 def test_closed_forms_whose_matrix_lies_in_a_file(tmp_path):
@@ -125,7 +121,7 @@ def test_closed_forms_whose_matrix_lies_in_a_file(tmp_path):
     C = tiled[0].C.columns(0, 31)
     dense = [LinearRecommender(C, model.beta, model.alpha) for model in tiled]
     holdout = Holdout(np.arange(50, dtype=np.int32), X, csr((rng.random((50, 31)) < 0.1) & (X.toarray() == 0)))
-    check(rank_by_columns(tiled, holdout, 10, 7, auc=True), rank(dense, holdout, 10, auc=True))
+    check(rank(tiled, holdout, 10, auc=True, columns=7), rank(dense, holdout, 10, auc=True))
 
 
 @pytest.mark.parametrize("auc, times", [(False, 1), (True, 2)])
@@ -134,7 +130,7 @@ def test_a_family_reads_each_column_once_a_pass_and_progress_rises_to_the_whole(
     holdout = some_holdout(rng, 9, 13)
     first = some_pair(rng, 13, np.float32)[1]
     models = [first, *(some_pair(rng, 13, np.float32, first.C)[1] for _ in range(2))]
-    rank_by_columns(models, holdout, 5, 4, auc, lambda *step: seen.append(step))
+    rank(models, holdout, 5, auc, lambda *step: seen.append(step), columns=4)
     assert first.C.handed == [(0, 4), (4, 8), (8, 12), (12, 13)] * times
     done, totals = zip(*seen, strict=True)
     n_rows = int((np.diff(holdout.target.indptr) > 0).sum())
@@ -142,18 +138,7 @@ def test_a_family_reads_each_column_once_a_pass_and_progress_rises_to_the_whole(
     assert (done[-1], set(totals)) == (n_rows * 4 * times, {n_rows * 4 * times})
 
 
-@pytest.mark.parametrize("item", [0, 7, 12])
-def test_a_score_that_is_not_a_number_is_refused(item):
-    rng = np.random.default_rng(2)
-    holdout, model = some_holdout(rng, 9, 13), some_pair(rng, 13, np.float32)[1]
-    model.C.C[:, item] = np.nan
-    model = TiledLinearRecommender(model.C, np.ones(13), np.zeros(13))
-    holdout = Holdout(holdout.users, csr(np.eye(9, 13, k=1)), csr(np.eye(9, 13, k=2)), filter_seen=False)
-    with pytest.raises(NumericalError, match="TiledLinearRecommender: a score is not a number"):
-        rank_by_columns([model], holdout, 3, 4)
-
-
 def test_blocks_without_columns_are_refused():
     rng = np.random.default_rng(3)
-    with pytest.raises(ConfigError, match="column_block must be >= 1, got 0"):
-        rank_by_columns([some_pair(rng, 5, np.float32)[1]], some_holdout(rng, 3, 5), 3, 0)
+    with pytest.raises(ConfigError, match="columns must be >= 1, got 0"):
+        rank([some_pair(rng, 5, np.float32)[1]], some_holdout(rng, 3, 5), 3, columns=0)

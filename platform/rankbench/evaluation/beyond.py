@@ -173,54 +173,42 @@ def miscalibration(lists: Lists) -> np.ndarray:
     return np.asarray(np.where(p > 0, p * np.log(np.where(p > 0, p, 1) / np.where(p > 0, q, 1)), 0).sum(axis=1))
 
 
-def _recall_of_items(group: int) -> OfLists:
-    def metric(lists: Lists) -> Ratio:
-        hits = lists.hits & (lists.about.item_group[lists.items] == group)
-        return Ratio(hits.sum(axis=1), lists.about.per_group(lists.about.targets)[:, group])
-
-    return metric
+def _recall(hits: np.ndarray, n_targets: np.ndarray) -> Ratio:
+    return Ratio(hits.sum(axis=1), n_targets)
 
 
-def _ndcg_of_items(group: int) -> OfLists:
-    def metric(lists: Lists) -> Ratio:
-        gains = 1.0 / np.log2(np.arange(2, lists.k + 2))
-        hits = lists.hits & (lists.about.item_group[lists.items] == group)
-        ideal = np.append(0.0, np.cumsum(gains))[np.minimum(lists.k, lists.about.per_group(lists.about.targets)[:, group])]
-        return Ratio(hits @ gains, ideal)
-
-    return metric
+def _ndcg(hits: np.ndarray, n_targets: np.ndarray) -> Ratio:
+    k = hits.shape[1]
+    gains = 1.0 / np.log2(np.arange(2, k + 2))
+    return Ratio(hits @ gains, np.append(0.0, np.cumsum(gains))[np.minimum(k, n_targets)])
 
 
-def _of_users(group: int, whole: Callable[[Lists], np.ndarray]) -> OfLists:
-    def metric(lists: Lists) -> Ratio:
-        inside = lists.about.user_group == group
-        return Ratio(np.where(inside, whole(lists), 0.0), inside)
+def _of_items(group: int, metric: Callable[[np.ndarray, np.ndarray], Ratio]) -> OfLists:
+    """The metric of the targets of a group of items, over all users."""
 
-    return metric
+    def of_group(lists: Lists) -> Ratio:
+        about = lists.about
+        return metric(lists.hits & (about.item_group[lists.items] == group), about.per_group(about.targets)[:, group])
 
-
-def _recall(lists: Lists) -> np.ndarray:
-    return np.asarray(lists.hits.sum(axis=1) / np.diff(lists.about.targets.indptr))
+    return of_group
 
 
-def _ndcg(lists: Lists) -> np.ndarray:
-    gains = 1.0 / np.log2(np.arange(2, lists.k + 2))
-    ideal = np.cumsum(gains)[np.minimum(lists.k, np.diff(lists.about.targets.indptr)) - 1]
-    return np.asarray(lists.hits @ gains / ideal)
+def _of_users(group: int, metric: Callable[[np.ndarray, np.ndarray], Ratio]) -> OfLists:
+    """The mean of the metric over a group of users."""
+
+    def of_group(lists: Lists) -> Ratio:
+        inside, whole = lists.about.user_group == group, metric(lists.hits, np.diff(lists.about.targets.indptr))
+        return Ratio(np.where(inside, whole.reached / whole.possible, 0.0), inside)
+
+    return of_group
 
 
-def _register_groups() -> None:
-    for position, group in enumerate(ITEM_GROUPS):
-        for name, of_items in (("recall", _recall_of_items), ("ndcg", _ndcg_of_items)):
-            OF_LISTS[f"{name}_{group}"] = of_items(position)
-    for position, group in enumerate(USER_GROUPS):
-        for name, whole in (("recall", _recall), ("ndcg", _ndcg)):
-            OF_LISTS[f"{name}_{group}"] = _of_users(position, whole)
-    ALIASES["groups"] = tuple(name for name in OF_LISTS if name.rpartition("_")[2] in ITEM_GROUPS + USER_GROUPS)
-    ALIASES["beyond"] = ("gini", "coverage", "popularity", "popularity_lift", "novelty", "diversity", "miscalibration")
-
-
-_register_groups()
+for of_groups, groups in ((_of_items, ITEM_GROUPS), (_of_users, USER_GROUPS)):
+    for position, group in enumerate(groups):
+        for name, metric in (("recall", _recall), ("ndcg", _ndcg)):
+            OF_LISTS[f"{name}_{group}"] = of_groups(position, metric)
+ALIASES["groups"] = tuple(name for name in OF_LISTS if name.rpartition("_")[2] in ITEM_GROUPS + USER_GROUPS)
+ALIASES["beyond"] = ("gini", "coverage", "popularity", "popularity_lift", "novelty", "diversity", "miscalibration")
 
 
 @numba.njit(cache=True)

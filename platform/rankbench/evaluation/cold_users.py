@@ -8,7 +8,7 @@ compare these accidents, so that by default (`drop`) it leaves them out, for eve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -111,28 +111,23 @@ def _tells_items_apart(model: Recommender, holdout: Holdout, rows: np.ndarray) -
 
 def _part(ranking: Ranking, mask: np.ndarray, holdout: Holdout) -> Ranking:
     """The users of `mask` (m,) of a ranking."""
-    above = None if ranking.above is None else ranking.above[np.repeat(mask, _n_targets(ranking, holdout))]
-    auc, others = (None if each is None else each[mask] for each in (ranking.auc, ranking.others))
-    return Ranking(ranking.rows[mask], ranking.users[mask], ranking.items[mask], ranking.scores[mask], auc, above, others)
+    return _chosen([ranking], np.flatnonzero(mask), np.flatnonzero(np.repeat(mask, _n_targets(ranking, holdout))))
 
 
 def _merged(a: Ranking, b: Ranking, holdout: Holdout) -> Ranking:
     """The users of two rankings in the order of the holdout."""
-    order = np.argsort(np.r_[a.rows, b.rows])
-
-    def both(x: np.ndarray | None, y: np.ndarray | None, order: np.ndarray = order) -> np.ndarray | None:
-        return None if x is None or y is None else np.concatenate([x, y])[order]
-
     of_target = np.concatenate([np.repeat(each.rows, _n_targets(each, holdout)) for each in (a, b)])
-    return Ranking(
-        np.concatenate([a.rows, b.rows])[order],
-        np.concatenate([a.users, b.users])[order],
-        np.concatenate([a.items, b.items])[order],
-        np.concatenate([a.scores, b.scores])[order],
-        both(a.auc, b.auc),
-        both(a.above, b.above, np.argsort(of_target, kind="stable")),
-        both(a.others, b.others),
-    )
+    return _chosen([a, b], np.argsort(np.r_[a.rows, b.rows]), np.argsort(of_target, kind="stable"))
+
+
+def _chosen(rankings: Sequence[Ranking], users: np.ndarray, targets: np.ndarray) -> Ranking:
+    """The users and targets at these positions in the rankings, one after another."""
+    values = {}
+    for each in fields(Ranking):
+        arrays = [getattr(ranking, each.name) for ranking in rankings]
+        known = all(array is not None for array in arrays)
+        values[each.name] = np.concatenate(arrays)[targets if each.name == "above" else users] if known else None
+    return Ranking(**values)
 
 
 def _n_targets(ranking: Ranking, holdout: Holdout) -> np.ndarray:

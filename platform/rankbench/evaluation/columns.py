@@ -1,86 +1,34 @@
-"""Ranking of all items for every user, with items as the outer loop, for weights too large for memory.
+"""Ranking by models whose weights are too large for one memory: each worker ranks all users among a block of items.
 
-The loops of `ranking.rank` are exchanged, with the same kernels: each block of items is read once for all users, whose top k
-stay in memory. Blocks come in increasing item id, so that ties go to the lower id here, too.
+`ranking.rank` does the same in one process, with the same kernels.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Protocol
 
 import numba
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
-from rankbench.core.errors import require
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import (
     BLOCK_USERS,
+    ColumnRecommender,
     Ranking,
-    _count,
-    _families,
-    _merge,
-    _passes,
-    _scan_part,
-    _State,
-    _Users,
+    State,
+    Users,
+    count,
+    families_of,
+    held,
+    merge,
+    scan_part,
     slices,
 )
 from rankbench.fitting.executors import BlockMap
-from rankbench.fitting.recommenders import Recommender
 
-
-class ColumnRecommender(Recommender, Protocol):
-    """A model that can load a part of its weights."""
-
-    def hold(self, items: slice) -> Recommender:
-        """Return the same model with everything in memory that scoring `items` needs."""
-
-
-def rank_by_columns(
-    models: Sequence[ColumnRecommender],
-    holdout: Holdout,
-    k: int,
-    column_block: int,
-    auc: bool = False,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    rows: np.ndarray | None = None,
-) -> list[Ranking]:
-    """Return what `rank` returns for the same `rows` of `holdout`, bit for bit; `auc` requires all users with targets.
-
-    Columns of a family are loaded `column_block` at a time, once, or twice with `auc`. Memory: one such block, the top k of all
-    users and models, and some blocks of scores. `progress(done, total)` counts user rows, once for each family, block and pass.
-    Raises NumericalError if a score is NaN.
-    """
-    require(rows is None or not auc, "auc can only be computed for all users with targets")
-    users = _Users(holdout, rows)
-    states = [_State(model, users, k, auc) for model in models]
-    families = _families(states)
-    blocks = _blocks(holdout, column_block)
-    parts = slices(0, len(users.rows), BLOCK_USERS)
-    passes = _passes(auc)
-    done, total = 0, len(users.rows) * len(families) * len(passes) * len(blocks)
-    workspace = threading.local()
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        for family, use, block in itertools.product(families, passes, blocks):
-            holder = family[0].model.hold(block)
-            tasks = {pool.submit(_scan_part, holder, family, use, block, users, part, workspace): part for part in parts}
-            # Released before the columns of the next block are loaded.
-            del holder
-            try:
-                for task in as_completed(tasks):
-                    task.result()
-                    done += tasks[task].stop - tasks[task].start
-                    progress(done, total)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-    return [state.ranking(users) for state in states]
+_Data = tuple[list[ColumnRecommender], Holdout, int, bool]  # models, holdout, k, auc
 
 
 def rank_by_columns_on(
@@ -88,21 +36,21 @@ def rank_by_columns_on(
     models: Sequence[ColumnRecommender],
     holdout: Holdout,
     k: int,
-    column_block: int,
+    columns: int,
     auc: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Ranking]:
-    """Return what `rank_by_columns` returns. Each block of columns is ranked by a worker of `executor`, which must be able to
-    hold it.
+    """Return what `rank` returns, bit for bit. Each block of `columns` items is ranked by a worker of `executor`, which must be
+    able to hold it.
 
     A worker returns the top k of its block. These are merged here by score and then by item, so that the order in which they
     arrive has no effect. Models and `holdout` are sent once. `progress(done, total)` counts blocks.
     """
-    users = _Users(holdout, None)
-    states = [_State(model, users, k, auc) for model in models]
-    blocks = _blocks(holdout, column_block)
+    users = Users(holdout)
+    states = [State(model, users, k, auc) for model in models]
+    blocks = slices(0, holdout.target.shape[1], columns)
     data = executor.put((list(models), holdout, k, auc))
-    total = len(_passes(auc)) * len(blocks)
+    total = (1 + auc) * len(blocks)
     for done, (index, tops) in enumerate(executor.map(_top_of_block, blocks, data), start=1):
         for state, (items, scores, of_targets) in zip(states, tops, strict=True):
             _merge_top(state.items, state.scores, items, scores)
@@ -118,37 +66,28 @@ def rank_by_columns_on(
     return [state.ranking(users) for state in states]
 
 
-def _blocks(holdout: Holdout, width: int) -> list[slice]:
-    require(width >= 1, f"column_block must be >= 1, got {width}")
-    return slices(0, holdout.target.shape[1], width)
-
-
 def _top_of_block(block: slice, data: _Data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return for each model the top k of the block's items for all users, and the scores of the targets among them."""
-    models, holdout, k, auc = data
-    users = _Users(holdout, None)
-    states = [_State(model, users, min(k, block.stop - block.start), auc) for model in models]
-    _scan_block(states, _merge, block, users)
-    inside = _inside(holdout.target, block) if auc else slice(0)
+    states = _scanned(block, data, merge)
+    inside = _inside(data[1].target, block) if data[3] else slice(0)
     return [(state.items, state.scores, state.target_scores[inside]) for state in states]
 
 
 def _above_in_block(block: slice, data: _Data, target_scores: list[np.ndarray]) -> list[np.ndarray]:
+    return [state.above for state in _scanned(block, data, count, target_scores)]
+
+
+def _scanned(block: slice, data: _Data, use: Callable[..., None], target_scores: Sequence[np.ndarray] = ()) -> list[State]:
     models, holdout, k, auc = data
-    users = _Users(holdout, None)
-    states = [_State(model, users, k, auc) for model in models]
-    for state, scores in zip(states, target_scores, strict=True):
+    users, workspace = Users(holdout), threading.local()
+    states = [State(model, users, min(k, block.stop - block.start), auc) for model in models]
+    for state, scores in zip(states, target_scores, strict=False):
         state.target_scores = scores
-    _scan_block(states, _count, block, users)
-    return [state.above for state in states]
-
-
-def _scan_block(states: list[_State[ColumnRecommender]], use: Callable[..., None], block: slice, users: _Users) -> None:
-    workspace = threading.local()
-    for family in _families(states):
-        holder = family[0].model.hold(block)
+    for family in families_of(states):
+        holder = held(family[0].model, block)
         for part in slices(0, len(users.rows), BLOCK_USERS):
-            _scan_part(holder, family, use, block, users, part, workspace)
+            scan_part(holder, family, use, block, users, part, workspace)
+    return states
 
 
 def _inside(target: sp.csr_array, block: slice) -> np.ndarray:
@@ -175,6 +114,3 @@ def _merge_top(items: np.ndarray, scores: np.ndarray, other_items: np.ndarray, o
             else:
                 items[u, position], scores[u, position] = own_items[a], own_scores[a]
                 a += 1
-
-
-_Data = tuple[list[ColumnRecommender], Holdout, int, bool]  # models, holdout, k, auc

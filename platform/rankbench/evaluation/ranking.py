@@ -6,18 +6,19 @@ the scores of the targets.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Protocol
 
 import numba
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench.core.errors import NumericalError
+from rankbench.core.errors import NumericalError, require
 from rankbench.data.splits import Holdout
 from rankbench.fitting.recommenders import Recommender
 
@@ -52,41 +53,42 @@ def rank(
     auc: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
     rows: np.ndarray | None = None,
+    columns: int | None = None,
     block_users: int = BLOCK_USERS,
     block_items: int = BLOCK_ITEMS,
 ) -> list[Ranking]:
-    """Return one Ranking per model, for `Holdout.rows`, or for `rows`. Models of a family share their
-    base scores.
+    """Return one Ranking per model, for `Holdout.rows`, or for `rows`. Models of a family share their base scores.
 
-    Blocks of users run in parallel, in the number of threads set by `threads.pinned`, which does not change the result.
-    `progress(done, total)` counts (user, family) rows. Raises NumericalError if a score is NaN.
+    Blocks of users run in parallel, in the number of threads set by `threads.pinned`, which does not change the result. Models
+    that load their weights (`ColumnRecommender`) load `columns` items at a time, once, or twice with `auc`, for all users.
+    `progress(done, total)` counts user rows, once for each family, block of columns and pass over the scores. Raises
+    NumericalError if a score is NaN.
     """
-    users = _Users(holdout, rows)
-    # Rows are copied only if they are not all rows, because histories can be as large as the data.
-    every = len(users.rows) == len(holdout.users)
-    selected = (holdout.users, holdout.history) if every else (holdout.users[users.rows], holdout.history[users.rows])
-    states = [_State(model.fold(*selected), users, k, auc) for model in models]
-    families = _families(states)
-    done, total = 0, len(users.rows) * len(families)
+    require(columns is None or columns >= 1, f"columns must be >= 1, got {columns}")
+    users = Users(holdout, rows)
+    states = [State(model, users, k, auc) for model in users.folded(models)]
+    n_items = holdout.target.shape[1]
+    blocks, parts = slices(0, n_items, columns or n_items), slices(0, len(users.rows), block_users)
+    work = list(itertools.product(families_of(states), passes(auc), blocks))
+    done, total = 0, len(users.rows) * len(work)
     workspace = threading.local()
-    all_items = slice(0, holdout.target.shape[1])
-
-    def block(family: list[_State[Recommender]], part: slice) -> int:
-        for use in _passes(auc):
-            _scan_part(family[0].model, family, use, all_items, users, part, workspace, block_items)
-        return part.stop - part.start
-
     # The product of one block is too small to split, so each thread computes a whole block.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(numba.get_num_threads()) as pool:
-        parts = slices(0, len(users.rows), block_users)
-        tasks = [pool.submit(block, family, part) for family in families for part in parts]
-        try:
-            for task in as_completed(tasks):
-                done += task.result()
-                progress(done, total)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for family, use, block in work:
+            holder = held(family[0].model, block) if columns else family[0].model
+            tasks = {
+                pool.submit(scan_part, holder, family, use, block, users, part, workspace, block_items): part for part in parts
+            }
+            # Released before the columns of the next block are loaded.
+            del holder
+            try:
+                for task in as_completed(tasks):
+                    task.result()
+                    done += tasks[task].stop - tasks[task].start
+                    progress(done, total)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
     return [state.ranking(users) for state in states]
 
 
@@ -95,23 +97,39 @@ def slices(start: int, stop: int, width: int) -> list[slice]:
     return [slice(first, min(first + width, stop)) for first in range(start, stop, width)]
 
 
-class _Users:
+class ColumnRecommender(Recommender, Protocol):
+    """A model that can load a part of its weights."""
+
+    def hold(self, items: slice) -> Recommender:
+        """Return the same model with everything in memory that scoring `items` needs."""
+
+
+def held(model: Recommender, items: slice) -> Recommender:
+    """The model that scores `items`: itself, unless its weights must be loaded."""
+    return model.hold(items) if hasattr(model, "hold") else model
+
+
+class Users:
     """The users to rank: `rows` of a holdout, by default `Holdout.rows`."""
 
-    def __init__(self, holdout: Holdout, rows: np.ndarray | None):
+    def __init__(self, holdout: Holdout, rows: np.ndarray | None = None):
         n_targets = np.diff(holdout.target.indptr)
         self.holdout, self.seen = holdout, holdout.seen
         self.rows = holdout.rows if rows is None else rows
         self.first_target = np.append(0, np.cumsum(n_targets[self.rows]))  # of each row, among the targets of all rows
 
+    def folded(self, models: Sequence[Recommender]) -> list[Recommender]:
+        """The models for the users' histories. Rows are copied only if they are not all, as histories can be large."""
+        users, history = self.holdout.users, self.holdout.history
+        if len(self.rows) < len(users):
+            users, history = users[self.rows], history[self.rows]
+        return [model.fold(users, history) for model in models]
 
-M = TypeVar("M", bound=Recommender)
 
-
-class _State(Generic[M]):
+class State:
     """Intermediate ranking by one model: the best items of each user so far, best first, and what AUC needs."""
 
-    def __init__(self, model: M, users: _Users, k: int, auc: bool):
+    def __init__(self, model: Recommender, users: Users, k: int, auc: bool):
         self.model, self.auc = model, auc
         shape = len(users.rows), min(k, users.holdout.target.shape[1])
         self.items = np.full(shape, -1, np.int32)
@@ -119,7 +137,7 @@ class _State(Generic[M]):
         self.target_scores = np.empty(users.first_target[-1] if auc else 0)
         self.above = np.zeros(users.first_target[-1] if auc else 0)
 
-    def ranking(self, users: _Users) -> Ranking:
+    def ranking(self, users: Users) -> Ranking:
         ids = users.holdout.users[users.rows]
         if not self.auc:
             return Ranking(users.rows, ids, self.items, self.scores)
@@ -131,24 +149,18 @@ class _State(Generic[M]):
         return Ranking(users.rows, ids, self.items, self.scores, area, self.above, others)
 
 
-def _families(states: Sequence[_State[M]]) -> list[list[_State[M]]]:
+def families_of(states: Sequence[State]) -> list[list[State]]:
     """Return groups of models that share their base scores."""
-    families: dict[int, list[_State[M]]] = {}
+    families: dict[int, list[State]] = {}
     for state in states:
         families.setdefault(state.model.family, []).append(state)
     return list(families.values())
 
 
-def _scan_part(
-    holder: Recommender,
-    family: Sequence[_State[M]],
-    use: Callable[..., None],
-    block: slice,
-    users: _Users,
-    part: slice,
-    workspace: threading.local,
-    width: int = BLOCK_ITEMS,
-) -> None:
+def scan_part(
+    holder: Recommender, family: Sequence[State], use: Callable[..., None], block: slice, users: Users, part: slice,
+    workspace: threading.local, width: int = BLOCK_ITEMS,
+) -> None:  # fmt: skip
     """Score the users of `part` for the items of `block`, `width` at a time, and pass the scores to `use`."""
     holdout, rows = users.holdout, users.rows[part]
     ids, history, target = holdout.users[rows], holdout.history[rows], holdout.target[rows]
@@ -163,23 +175,19 @@ def _scan_part(
             use(state, state.model.finish(base, history, items, out), items.start, seen, target, part, targets)
 
 
-def _passes(auc: bool) -> list[Callable[..., None]]:
+def passes(auc: bool) -> list[Callable[..., None]]:
     # AUC needs a second pass, because a target's score must be known before other scores are compared with it.
-    return [_merge, _count] if auc else [_merge]
+    return [merge, count] if auc else [merge]
 
 
-def _merge(
-    state: _State[M], scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice
-) -> None:
+def merge(state: State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice):
     if _scan(scores, start, seen.indptr, seen.indices, state.items[part], state.scores[part]):
         raise NumericalError(f"{type(state.model).__name__}: a score is not a number; raise lam, or use float64")
     if state.auc:
         _gather(scores, start, target.indptr, target.indices, state.target_scores[targets])
 
 
-def _count(
-    state: _State[M], scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice
-) -> None:
+def count(state: State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice):
     above, target_scores = state.above[targets], state.target_scores[targets]
     _count_above(scores, start, seen.indptr, seen.indices, target.indptr, target.indices, target_scores, above)
 

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from rankbench.core.errors import NumericalError, StorageError
 from rankbench.core.memory import Spill, dense_bytes
 from rankbench.data.splits import Holdout
-from rankbench.evaluation.columns import rank_by_columns, rank_by_columns_on
-from rankbench.evaluation.ranking import Ranking
+from rankbench.evaluation.columns import rank_by_columns_on
+from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.flow import Flow
@@ -68,7 +68,7 @@ def rank_by_tiles(
     tile, n_items = models[0].C.tile, models[0].n_items
     with _remove_tiles_on_failure(spill):
         if executor.flow() is None:
-            rankings = rank_by_columns(models, holdout, job.metrics.k, tile, job.metrics.auc, on_progress)
+            rankings = rank(models, holdout, job.metrics.k, job.metrics.auc, on_progress, columns=tile)
         else:
             width = max(1, min(tile, COLUMNS // (n_items * models[0].dtype.itemsize)))
             rankings = rank_by_columns_on(executor, models, holdout, job.metrics.k, width, job.metrics.auc, on_progress)

@@ -37,7 +37,6 @@ from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.protocols.link_prediction import same_id
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import rank_all
-from rankbench.evaluation.columns import rank_by_columns
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set, require_within
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import Interval, summarise
@@ -521,7 +520,7 @@ def _ranked(model: Recommender, holdout: Holdout, k: int, auc: bool = False, row
     """Rank all items. A matrix in a file is read by as many columns as fit into half of the free memory."""
     if isinstance(model, TiledLinearRecommender):
         width = model.C.columns_within(available_memory() // 2)
-        return rank_by_columns([model], holdout, k, width, auc, rows=rows)[0]
+        return rank([model], holdout, k, auc, rows=rows, columns=width)[0]
     return rank([model], holdout, k, auc, rows=rows)[0]
 
 

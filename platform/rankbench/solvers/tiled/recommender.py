@@ -16,7 +16,7 @@ class TiledLinearRecommender(LinearRecommender):
     """A `LinearRecommender` whose C is a TiledMatrix.
 
     `hold` reads columns of C into memory, to score the items in them. Without it every call reads the file, which is adequate
-    for a few users; `evaluation.columns` ranks many.
+    for a few users; `evaluation.ranking.rank` loads blocks of columns for many.
     """
 
     C: TiledMatrix
