@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -122,7 +123,7 @@ def _merged(a: Ranking, b: Ranking, holdout: Holdout) -> Ranking:
 
 def _chosen(rankings: Sequence[Ranking], users: np.ndarray, targets: np.ndarray) -> Ranking:
     """The users and targets at these positions in the rankings, one after another."""
-    values = {}
+    values: dict[str, Any] = {}
     for each in fields(Ranking):
         arrays = [getattr(ranking, each.name) for ranking in rankings]
         known = all(array is not None for array in arrays)

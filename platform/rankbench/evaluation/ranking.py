@@ -180,14 +180,18 @@ def passes(auc: bool) -> list[Callable[..., None]]:
     return [merge, count] if auc else [merge]
 
 
-def merge(state: State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice):
+def merge(
+    state: State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice
+) -> None:
     if _scan(scores, start, seen.indptr, seen.indices, state.items[part], state.scores[part]):
         raise NumericalError(f"{type(state.model).__name__}: a score is not a number; raise lam, or use float64")
     if state.auc:
         _gather(scores, start, target.indptr, target.indices, state.target_scores[targets])
 
 
-def count(state: State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice):
+def count(
+    state: State, scores: np.ndarray, start: int, seen: sp.csr_array, target: sp.csr_array, part: slice, targets: slice
+) -> None:
     above, target_scores = state.above[targets], state.target_scores[targets]
     _count_above(scores, start, seen.indptr, seen.indices, target.indptr, target.indices, target_scores, above)
 

@@ -55,7 +55,7 @@ def kth_largest(users: Tensor, items: Tensor, k: int) -> Tensor:
     given = _Arrays.of(users, items)
     best = np.full((given.n_blocks * USERS, k), -np.inf, given.items.dtype)
     scratch = np.empty(given.n_blocks * ITEMS * USERS, given.items.dtype)
-    arrays = given.columns, given.items, given.tail, len(items), given.width, k, scratch, best
+    arrays = (given.columns, given.items, given.tail), len(items), given.width, k, scratch, best
     in_parallel(tiles.largest, given.n_blocks, len(users) * len(items), *arrays)
     return torch.from_numpy(best[: len(users), 0].copy())
 
@@ -141,17 +141,17 @@ class _Sum(torch.autograd.Function):
         results = sums, slopes, of_power, user_grad = [np.zeros(size, dtype) for size in (n, n, n, n * given.width)]
         kept = np.empty(min(at_once, given.n_blocks) * per_block, dtype)
 
+        numbers = dtype.type(scale), dtype.type(float(power)), dtype.type(square)
+
         def add_up(start: int, stop: int, sums: np.ndarray, slopes: np.ndarray, of_power: np.ndarray, user_grad: np.ndarray):
             """Compute the blocks start to stop, whose slopes fit into `kept`."""
             part, rows = slice(start * USERS, stop * USERS), slice(start * USERS, min(stop * USERS, len(users)) + 1)
-            columns = given.columns[start * given.width * USERS : stop * given.width * USERS]
-            numbers = (dtype.type(scale), dtype.type(float(power)), dtype.type(square))
-            gradient = user_grad[start * USERS * given.width : stop * USERS * given.width]
-            out = sums[part], slopes[part], of_power[part], gradient
-            arrays = shifts[part], left_out is not None, indptr[rows], indices, kept, *out
-            sizes = len(items), given.width
-            fixed = kind, columns, given.items, given.tail, *sizes, *numbers, *arrays
-            in_parallel(tiles.add_up, stop - start, len(users) * len(items), *fixed)
+            wide = slice(part.start * given.width, part.stop * given.width)
+            tables = given.columns[wide], given.items, given.tail
+            out = sums[part], slopes[part], of_power[part], user_grad[wide]
+            own = shifts[part], left_out is not None, indptr[rows], indices, kept, out
+            work = len(users) * len(items)
+            in_parallel(tiles.add_up, stop - start, work, kind, tables, len(items), given.width, numbers, *own)
 
         parts = [*pairwise([*range(0, given.n_blocks, at_once), given.n_blocks])]
         for start, stop in parts:
@@ -172,12 +172,12 @@ class _Sum(torch.autograd.Function):
         d_shift = torch.from_numpy(-weight[:, 0] * own)
         user_grad = ctx.user_grad.reshape(-1, given.width)[: len(weight)] * (weight * ctx.scale)
         weighted = in_blocks(ctx.users * (weight * ctx.scale).astype(ctx.users.dtype), given.n_blocks)
-        item_grad, tail_grad = np.empty(item_shape[0] * given.width, own.dtype), np.empty(ITEMS * given.width, own.dtype)
+        item_grad, tail_grad = np.zeros(item_shape[0] * given.width, own.dtype), np.zeros(ITEMS * given.width, own.dtype)
         for start, stop in ctx.parts:
             if len(ctx.parts) > 1:
                 ctx.again(start, stop)
             rows = weighted[start:stop].reshape(-1)
-            arrays = ctx.kept, rows, stop - start, item_shape[0], given.width, start == 0, item_grad, tail_grad
+            arrays = ctx.kept, rows, stop - start, item_shape[0], given.width, item_grad, tail_grad
             in_parallel(tiles.spread_back, given.n_tiles, user_shape[0] * item_shape[0], *arrays)
         item_grad = item_grad.reshape(-1, given.width)
         rest = item_shape[0] - (given.n_tiles - 1) * ITEMS

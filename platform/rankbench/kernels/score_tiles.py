@@ -57,8 +57,6 @@ def _product(name: str, rows: int, vectors: int, add: bool):
 
 
 _set_scores = _product("set_scores", 8, USERS // LANES, add=False)
-_set_four = _product("set_four", 6, 4, add=False)
-_set_one = _product("set_one", 6, 1, add=False)
 _add_four = _product("add_four", 6, 4, add=True)
 _add_one = _product("add_one", 6, 1, add=True)
 
@@ -85,10 +83,7 @@ def _softplus(numbers: Numbers, x, power):
 
 
 def _relu(numbers: Numbers, x, power):
-    return (
-        numbers.where(">", x, numbers.zero, x, numbers.zero),
-        numbers.where(">", x, numbers.zero, numbers.one, numbers.zero),
-    )
+    return numbers.where(">", x, numbers.zero, x, numbers.zero), numbers.where(">", x, numbers.zero, numbers.one, numbers.zero)
 
 
 def _sigmoid(numbers: Numbers, x, power):
@@ -104,83 +99,75 @@ def _sigmoid_power(numbers: Numbers, x, power):
     return value, builder.fmul(builder.fmul(power, value), of_minus_x)
 
 
-def _slopes(name: str, shape):
-    """Make a kernel that replaces scores of `valid` items with USERS users by f'(x), and adds f(x) and f'(x) up per user."""
+def _of_x(function):
+    """A function of x = scale · score − shift for `_slopes`."""
 
-    def emit(builder, tile, valid, shift, scale, power, sums, slopes):
+    def terms(numbers: Numbers, score, scale, minus, power, square):
+        value, slope = function(numbers, numbers.fma(score, scale, minus), power)
+        return slope, (value, slope)
+
+    return terms
+
+
+def _softplus_of_sigmoid(numbers: Numbers, score, scale, minus, power, square):
+    """With the shift outside the sigmoid, the slopes by −shift and by the power are not those by x."""
+    builder = numbers.builder
+    _, share, rest = _shares(numbers, builder.fmul(score, scale))
+    counts = numbers.where("<", score, numbers(FAR / 2), numbers.zero, numbers.one)
+    line = numbers.fma(square, share, power)
+    value, weight = _softplus(numbers, numbers.fma(line, share, minus), power)
+    value, weight = builder.fmul(value, counts), builder.fmul(weight, counts)
+    steep = numbers.fma(square, share, line)  # the derivative of square · σ² + power · σ by σ
+    slope = builder.fmul(builder.fmul(weight, steep), builder.fmul(share, rest))
+    return slope, (value, weight, builder.fmul(weight, share))
+
+
+def _slopes(name: str, terms):
+    """Make a kernel that replaces scores of `valid` items with USERS users by f'(x), and adds up per user f(x), its slope by
+    −shift and, where `terms` has it, its slope by the power.
+    """
+
+    def emit(builder, tile, valid, shift, scale, power, square, sums, slopes, of_power):
         numbers = Numbers(builder, tile.type)
-        scale, power = spread(builder, tile.type, scale), spread(builder, tile.type, power)
+        scale, power, square = (spread(builder, tile.type, value) for value in (scale, power, square))
+        targets = sums, slopes, of_power
         for i in range(USERS // LANES):
             at = integer(i * LANES)
             minus = builder.fneg(shift.load(at))
-            total, slope_total = (cgutils.alloca_once(builder, tile.type) for _ in range(2))
-            for target in (total, slope_total):
-                builder.store(ir.Constant(tile.type, None), target)
+            totals = [cgutils.alloca_once(builder, tile.type) for _ in targets]
+            for total in totals:
+                builder.store(tile.zero, total)
             with cgutils.for_range(builder, valid) as loop:
                 place = builder.add(builder.mul(loop.index, integer(USERS)), at)
-                value, slope = shape(numbers, numbers.fma(tile.load(place), scale, minus), power)
+                slope, added = terms(numbers, tile.load(place), scale, minus, power, square)
                 tile.store(slope, place)
-                builder.store(builder.fadd(builder.load(total), value), total)
-                builder.store(builder.fadd(builder.load(slope_total), slope), slope_total)
-            sums.store(builder.fadd(sums.load(at), builder.load(total)), at)
-            slopes.store(builder.fadd(slopes.load(at), builder.load(slope_total)), at)
+                for total, each in zip(totals, added, strict=False):
+                    builder.store(builder.fadd(builder.load(total), each), total)
+            for target, total in zip(targets, totals, strict=True):
+                target.store(builder.fadd(target.load(at), builder.load(total)), at)
 
     emit.__name__ = name
     return kernel(emit)
 
 
-@kernel
-def _softplus_of_sigmoid_slopes(builder, tile, valid, shift, scale, power, square, sums, slopes, of_power):
-    """As the kernels of `_slopes`, for a shift outside the sigmoid: `slopes` are those by −shift, `of_power` those by power."""
-    numbers = Numbers(builder, tile.type)
-    scale, power, square = (spread(builder, tile.type, value) for value in (scale, power, square))
-    for i in range(USERS // LANES):
-        at = integer(i * LANES)
-        minus = builder.fneg(shift.load(at))
-        targets = sums, slopes, of_power
-        totals = [cgutils.alloca_once(builder, tile.type) for _ in targets]
-        for total in totals:
-            builder.store(tile.zero, total)
-        with cgutils.for_range(builder, valid) as loop:
-            place = builder.add(builder.mul(loop.index, integer(USERS)), at)
-            score = tile.load(place)
-            _, share, rest = _shares(numbers, builder.fmul(score, scale))
-            counts = numbers.where("<", score, numbers(FAR / 2), numbers.zero, numbers.one)
-            line = numbers.fma(square, share, power)
-            value, weight = _softplus(numbers, numbers.fma(line, share, minus), power)
-            value, weight = builder.fmul(value, counts), builder.fmul(weight, counts)
-            steep = numbers.fma(square, share, line)  # the derivative of square · σ² + power · σ by σ
-            tile.store(builder.fmul(builder.fmul(weight, steep), builder.fmul(share, rest)), place)
-            for total, each in zip(totals, (value, weight, builder.fmul(weight, share)), strict=True):
-                builder.store(builder.fadd(builder.load(total), each), total)
-        for target, total in zip(targets, totals, strict=True):
-            target.store(builder.fadd(target.load(at), builder.load(total)), at)
+_exp_slopes = _slopes("exp_slopes", _of_x(_exponential))
+_softplus_slopes = _slopes("softplus_slopes", _of_x(_softplus))
+_relu_slopes = _slopes("relu_slopes", _of_x(_relu))
+_sigmoid_power_slopes = _slopes("sigmoid_power_slopes", _of_x(_sigmoid_power))
+_sigmoid_slopes = _slopes("sigmoid_slopes", _of_x(_sigmoid))
+_softplus_of_sigmoid_slopes = _slopes("softplus_of_sigmoid_slopes", _softplus_of_sigmoid)
 
 
-_exp_slopes = _slopes("exp_slopes", _exponential)
-_softplus_slopes = _slopes("softplus_slopes", _softplus)
-_relu_slopes = _slopes("relu_slopes", _relu)
-_sigmoid_power_slopes = _slopes("sigmoid_power_slopes", _sigmoid_power)
-_sigmoid_slopes = _slopes("sigmoid_slopes", _sigmoid)
-
-
-def _wide(four, one):
-    """Make the function of six rows of C = A B or C += A B, `width` elements each, a multiple of LANES."""
-
-    @numba.njit(nogil=True, fastmath=True, error_model="numpy")
-    def product(C, c, c_row, A, a, a_row, a_k, B, b, b_k, n, width):
-        done = 0
-        while done + 4 * LANES <= width:
-            four(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
-            done += 4 * LANES
-        while done < width:
-            one(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
-            done += LANES
-
-    return product
-
-
-_set_product, _add_product = _wide(_set_four, _set_one), _wide(_add_four, _add_one)
+@numba.njit(nogil=True, fastmath=True, error_model="numpy")
+def _add_product(C, c, c_row, A, a, a_row, a_k, B, b, b_k, n, width):
+    """Six rows of C += A B, `width` elements each, a multiple of LANES."""
+    done = 0
+    while done + 4 * LANES <= width:
+        _add_four(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
+        done += 4 * LANES
+    while done < width:
+        _add_one(C, c + done, c_row, A, a, a_row, a_k, B, b + done, b_k, n)
+        done += LANES
 
 
 @numba.njit(nogil=True, error_model="numpy")
@@ -191,36 +178,15 @@ def _set_tile(tile, columns, block, items, offset, width):
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def add_up(
-    kind,
-    columns,
-    items,
-    tail,
-    n_items,
-    width,
-    scale,
-    power,
-    square,
-    shift,
-    left_out,
-    indptr,
-    indices,
-    kept,
-    sums,
-    slopes,
-    of_power,
-    user_grad,
-    start,
-    stop,
-):
-    """For the blocks of users start to stop: `sums` G, its slopes by −shift, `slopes`, and `user_grad` Σ_j f'(x) v_j.
+def add_up(kind, tables, n_items, width, numbers, shift, left_out, indptr, indices, kept, out, start, stop):
+    """For the blocks of users start to stop: add to the arrays of `out` G, its slopes by −shift, those by the power for
+    SOFTPLUS_OF_SIGMOID alone, and Σ_j f'(x) v_j, (blocks, USERS, width).
 
-    Slopes by the power are added to `of_power` for SOFTPLUS_OF_SIGMOID alone.
-
-    All arrays are flat: `columns` (blocks, width, USERS), `items` (n_items, width), `tail` the last ITEMS or fewer items
-    followed by zeros, `kept` (blocks, tiles, ITEMS, USERS), `user_grad` (blocks, USERS, width). With `left_out`, the items of
-    user b, `indices[indptr[b]:indptr[b + 1]]` in ascending order, do not count.
+    All arrays are flat. `tables`: the users (blocks, width, USERS), the items (n_items, width), and the last ITEMS or fewer
+    items followed by zeros. `numbers`: scale, power and square. `kept`: (blocks, tiles, ITEMS, USERS). With `left_out`, the
+    items of user b, `indices[indptr[b]:indptr[b + 1]]` in ascending order, do not count.
     """
+    (columns, items, tail), (scale, power, square), (sums, slopes, of_power, user_grad) = tables, numbers, out
     n_tiles = (n_items + ITEMS - 1) // ITEMS
     n_users = len(indptr) - 1
     next_own = np.zeros(USERS, np.int64)
@@ -228,12 +194,8 @@ def add_up(
         first = block * USERS
         for u in range(USERS):
             next_own[u] = indptr[min(first + u, n_users)]
-        own_shift, own_sums, own_slopes, own_of_power = (
-            shift[first : first + USERS],
-            sums[first : first + USERS],
-            slopes[first : first + USERS],
-            of_power[first : first + USERS],
-        )
+        by, G = shift[first : first + USERS], sums[first : first + USERS]
+        of_shift, of_p = slopes[first : first + USERS], of_power[first : first + USERS]
         for number in range(n_tiles):
             last = number == n_tiles - 1
             source, offset = (tail, 0) if last else (items, number * ITEMS * width)
@@ -248,17 +210,17 @@ def add_up(
                         tile[(indices[next_own[u]] - number * ITEMS) * USERS + u] = FAR
                         next_own[u] += 1
             if kind == EXP:
-                _exp_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)
+                _exp_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
             elif kind == SOFTPLUS:
-                _softplus_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)
+                _softplus_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
             elif kind == RELU:
-                _relu_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)
+                _relu_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
             elif kind == SIGMOID:
-                _sigmoid_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)
+                _sigmoid_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
             elif kind == SOFTPLUS_OF_SIGMOID:
-                _softplus_of_sigmoid_slopes(tile, valid, own_shift, scale, power, square, own_sums, own_slopes, own_of_power)
+                _softplus_of_sigmoid_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
             else:
-                _sigmoid_power_slopes(tile, valid, own_shift, scale, power, own_sums, own_slopes)
+                _sigmoid_power_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
             for x in range(valid * USERS, ITEMS * USERS):
                 tile[x] = 0
             for u in range(0, USERS, 6):
@@ -266,30 +228,24 @@ def add_up(
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def spread_back(kept, users, n_blocks, n_items, width, first, item_grad, tail_grad, start, stop):
-    """For the tiles of items start to stop: `item_grad` Σ_u f'(x) users_u, flat (n_items, width), the last tile in `tail_grad`.
-
-    The sums replace what the arrays hold if these users are the `first`, and are added to it otherwise. `users` is flat,
-    (blocks, USERS, width), with zeros beyond the last user.
+def spread_back(kept, users, n_blocks, n_items, width, item_grad, tail_grad, start, stop):
+    """For the tiles of items start to stop: add Σ_u f'(x) users_u to `item_grad`, flat (n_items, width), or for the last tile
+    to `tail_grad`. `users` is flat, (blocks, USERS, width), with zeros beyond the last user.
     """
     n_tiles = (n_items + ITEMS - 1) // ITEMS
     for number in range(start, stop):
-        last = number == n_tiles - 1
-        target, offset = (tail_grad, 0) if last else (item_grad, number * ITEMS * width)
+        target, offset = (tail_grad, 0) if number == n_tiles - 1 else (item_grad, number * ITEMS * width)
         for block in range(n_blocks):
-            begin = (block * n_tiles + number) * ITEMS * USERS
-            rows = block * USERS * width
+            begin, rows = (block * n_tiles + number) * ITEMS * USERS, block * USERS * width
             for j in range(0, ITEMS, 6):
                 at = offset + j * width
-                if first and block == 0:
-                    _set_product(target, at, width, kept, begin + j * USERS, USERS, 1, users, rows, width, USERS, width)
-                else:
-                    _add_product(target, at, width, kept, begin + j * USERS, USERS, 1, users, rows, width, USERS, width)
+                _add_product(target, at, width, kept, begin + j * USERS, USERS, 1, users, rows, width, USERS, width)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
-def largest(columns, items, tail, n_items, width, k, tiles, best, start, stop):
+def largest(tables, n_items, width, k, tiles, best, start, stop):
     """For the blocks of users start to stop: the k largest scores of each user, `best` (users, k), smallest first."""
+    columns, items, tail = tables
     n_tiles = (n_items + ITEMS - 1) // ITEMS
     top = np.empty(USERS, best.dtype)
     for block in range(start, stop):
