@@ -285,8 +285,8 @@ def test_an_interrupted_sweep_leaves_no_process_and_no_thread(environment, tmp_p
     monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
     seen = []
 
-    def interrupted(spec, source, environment, listener, **options):
-        planned = plan(spec, environment, 1, source)
+    def interrupted(request, listener):
+        planned = plan(request.spec, environment, 1, request.source)
         listener.planned(planned, tmp_path / "results" / "sweeps" / "small")
         seen.extend(psutil.Process().children())
         raise KeyboardInterrupt

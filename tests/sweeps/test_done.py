@@ -17,7 +17,9 @@ from rankbench.sweeps import heartbeat, reuse, sweep
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.dry_run import dry_run
 from rankbench.sweeps.heartbeat import Heartbeat, last_heartbeat
+from rankbench.sweeps.options import SweepOptions
 from rankbench.sweeps.plan import plan
+from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.sweep import Listener, choose, final_settings, folder_to_resume, open_sweep, run_sweep
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import read_records, write_record
@@ -110,7 +112,7 @@ def test_what_runs_is_resumed_only_to_take_it_over(environment):
     planned = plan(spec_of(), environment, 1, "here")
     store = open_sweep(planned.spec, planned, environment)
     with Heartbeat(store), pytest.raises(ConfigError, match=rf"--resume: process {os.getpid()} on"):
-        run_sweep(spec_of(), "here", environment, resume=True)
+        run_sweep(SweepRequest(spec_of(), "here", environment, SweepOptions(resume=True)))
     assert [path.name for path in (store.folder / "attempts" / "sweep").iterdir()] == ["000001"]
 
 
@@ -142,7 +144,7 @@ def test_the_statistics_are_planned_and_run_under_the_heartbeat(environment, mon
     listener = Listener(
         stage=lambda progress: stages.append((progress.stage, progress)), finished=lambda folder: seen(None, folder)
     )
-    folder, _ = run_sweep(spec, "here", environment, listener=listener)
+    folder, _ = run_sweep(SweepRequest(spec, "here", environment), listener)
     assert [*states] == ["statistics", None] and last_heartbeat(folder) is None
     assert [name for name, _ in stages] == ["search", "final", "statistics"]
     progress = stages[-1][1]

@@ -9,6 +9,8 @@ from rankbench.experiment.run import run
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.extend_range import edges, ends_of, one_step_beyond, settings_beyond
+from rankbench.sweeps.options import SweepOptions
+from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.sweep import Listener, run_sweep
 
 
@@ -94,7 +96,7 @@ def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, monk
     spec = ExperimentSpec(name="q", datasets=[data], arms=arms, search=search)
     stages = []
     listener = Listener(stage=lambda progress: stages.append((progress.stage, progress.of)))
-    folder, failed = run_sweep(spec, "here", environment, fresh=True, listener=listener)
+    folder, failed = run_sweep(SweepRequest(spec, "here", environment, SweepOptions(fresh=True)), listener)
     stored = read_sweep(folder)
     tried = sorted(
         record.params["lam"] for record in stored.records.values() if record.arm == "ease" and record.stage == "search"

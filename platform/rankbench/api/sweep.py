@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rankbench.api.dataset import card_of
 from rankbench.api.display import sweep_display
@@ -15,6 +16,7 @@ from rankbench.api.run_sweep import execute
 from rankbench.core.config import override, validate
 from rankbench.core.environment import Environment, require_environment
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.options import takes_options
 from rankbench.core.patterns import is_pattern
 from rankbench.core.plain import plain, plain_mapping, whole_number
 from rankbench.experiment import methods as known
@@ -23,10 +25,13 @@ from rankbench.schema.datasets import Entry
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec, load_experiment
 from rankbench.schema.find import experiment_file
 from rankbench.schema.stored_sweep import read_sweep
+from rankbench.sweeps.options import SweepOptions
 from rankbench.sweeps.placement import node_memory
+from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.selection import by_name
 
 
+@takes_options
 def sweep(
     experiment: str | Path | None = None,
     *,
@@ -35,17 +40,10 @@ def sweep(
     params: Mapping[str, Any] | None = None,
     metric: str = "ndcg@20",
     trials: int = 10,
-    search: Literal["registry", "none"] | None = None,
-    extend: bool = False,
     seeds: int | Sequence[int] = 0,
     name: str = "sweep",
     changes: Mapping[str, Any] | None = None,
-    chosen: bool = False,
-    resume: bool = False,
-    take_over: bool = False,
-    fresh: bool = False,
-    address: str | None = None,
-    memory: str | None = None,
+    options: SweepOptions,
     progress: bool = True,
     environment: Environment | None = None,
 ) -> Results:
@@ -78,10 +76,10 @@ def sweep(
         The name in the results folder and in MLflow.
     changes
         Further values of the experiment by dotted keys, such as {"search.by": "tpe"}.
-    chosen, resume, take_over, fresh, address, memory
+    chosen, resume, take_over, fresh, require_all, address, memory
         As the options of `rankbench sweep`: skip the search, continue the newest sweep of this experiment, even if another
-        process runs it, repeat finished runs, the address of a Ray cluster, and the memory that a sweep without one may use,
-        such as "8GB".
+        process runs it, repeat finished runs, stop if a dataset is not available, the address of a Ray cluster, and the memory
+        that a sweep without one may use, such as "8GB".
     progress
         Whether a notebook or terminal shows the running sweep.
 
@@ -93,11 +91,11 @@ def sweep(
     require(
         experiment is None or isinstance(experiment, str | Path), f"experiment: expected a name or a path, got {experiment!r}"
     )
-    for argument, value in {"address": address, "memory": memory}.items():
+    for argument, value in {"address": options.address, "memory": options.memory}.items():
         require(value is None or isinstance(value, str), f"{argument}: expected a text, got {value!r}")
-    require(search in (None, "registry", "none"), f"search: expected 'registry' or 'none', got {search!r}")
-    changes = plain_mapping("changes", changes)
-    changes |= ({"search.ranges": search} if search else {}) | ({"search.extend": True} if extend else {})
+    require(options.search in (None, "registry", "none"), f"search: expected 'registry' or 'none', got {options.search!r}")
+    node_memory(options.memory, options.address, "memory")
+    changes = plain_mapping("changes", changes) | options.keys
     if experiment is not None:
         given = {"datasets": datasets, "methods": methods, "params": params}
         for argument, value in given.items():
@@ -108,26 +106,24 @@ def sweep(
     else:
         if datasets is None or methods is None:
             raise ConfigError("sweep: give an experiment, or datasets and methods such as ['bpr', 'sl']")
+        ranges = "none" if options.chosen else "registry"
         content = {
             "name": name,
             "datasets": [_entry(each, environment) for each in _as_list(datasets)],
             "params": plain_mapping("params", params),
-            "search": {"choose": {"metric": metric}, "trials": plain(trials), "ranges": "none" if chosen else "registry"},
+            "search": {"choose": {"metric": metric}, "trials": plain(trials), "ranges": ranges},
             "final": {"seeds": _seeds(seeds)},
         } | _arms(plain(methods))
         source = "sweep"
         spec = by_name(validate(ExperimentSpec, override(content, changes), source), environment, source)
         # Without anything to choose, nothing needs to be fitted on train and measured on valid.
-        chosen = chosen or not any(_is_searched(arm) for arm in spec.arms)
+        options = replace(options, chosen=options.chosen or not any(_is_searched(arm) for arm in spec.arms))
     display = sweep_display(spec.search.choose.metric, progress)
-    node = node_memory(memory, address, "memory")
-    options: dict[str, Any] = {"resume": resume, "take_over": take_over, "use_chosen": chosen, "fresh": fresh}
-    options |= {"address": address, "memory": node}
     # Ray would show widgets of its own in a notebook, and complains where it cannot.
     logging.getLogger("ray.widgets").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "IProgress not found")
-        folder, _, _ = execute(spec, source, environment, display, **options)
+        folder, _, _ = execute(SweepRequest(spec, source, environment, options), display)
     return Results(folder, read_sweep(folder))
 
 

@@ -14,8 +14,9 @@ def demo(json: Json = False) -> None:
     from pathlib import Path
 
     from rankbench.cli.sweep import sweep
+    from rankbench.sweeps.options import CommandOptions
 
-    sweep(Path("demo.yaml"), [], address=None, json=json)
+    sweep(CommandOptions(experiment=Path("demo.yaml")), json=json)
     if not json:
         steps = {
             "ui": "browse all runs in MLflow",

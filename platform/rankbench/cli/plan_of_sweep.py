@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rankbench.cli.console import clock, out, print_json, print_table
 
 if TYPE_CHECKING:
-    from rankbench.cluster.machine import Machine
-    from rankbench.cluster.node_memory import NodeMemory
     from rankbench.experiment.job import MethodConfig
     from rankbench.sweeps.dry_run import DryRun, PlanRow
     from rankbench.sweeps.plan import Plan
+    from rankbench.sweeps.request import SweepRequest
 
 MANY_ROWS = 200  # of a plan, from which it is shown by dataset
 
 
-def machines_of(address: str) -> list[Machine]:
-    """The nodes of a running cluster."""
-    from rankbench.cluster.session import session
-
-    with session(address) as cluster:
-        return [*cluster.machines]
-
-
-def show_plan(
-    plan: Plan, preview: DryRun, machines: Sequence[Machine] | None, node: NodeMemory | None, json: bool, begun: bool
-) -> None:
-    from rankbench.sweeps.dry_run import fits_of
+def show_plan(request: SweepRequest, json: bool) -> None:
+    """Print what a sweep would run, or what is left of the one that it resumes."""
+    from rankbench.sweeps.dry_run import dry_run, fits_of
+    from rankbench.sweeps.sweep import folder_to_resume
     from rankbench.views.sweep_view import left_out
 
+    plan, node = request.plan(), request.memory
+    begun = folder_to_resume(plan, request.environment) if request.options.resume else None
+    machines = request.machines(asked=True)
+    preview = dry_run(plan, request.environment, machines, begun, request.options.fresh)
     if json:
         shares = {"total_bytes": node.total, "object_bytes": node.objects, "task_bytes": node.tasks} if node else None
         print_json(_plan_as_json(plan, preview, fits_of(plan)) | {"memory": shares})

@@ -17,5 +17,6 @@ class RunByDefault(typer.core.TyperGroup):
         """Complete the names of subcommands, and options and the first argument of `run`."""
         run = self.commands["run"]
         within = run.make_context("run", [], parent=ctx, resilient_parsing=True)
-        first = run if incomplete.startswith("-") else run.params[0]
+        arguments = [each for each in run.params if isinstance(each, typer.core.TyperArgument)]
+        first = arguments[0] if arguments and not incomplete.startswith("-") else run
         return [*super().shell_complete(ctx, incomplete), *first.shell_complete(within, incomplete)]

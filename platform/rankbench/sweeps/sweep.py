@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from rankbench.cluster.node_memory import NodeMemory
 from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
@@ -37,7 +35,8 @@ from rankbench.schema.sweep_id import new_id
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.extend_range import STEPS, ends_of, settings_beyond
 from rankbench.sweeps.heartbeat import Heartbeat, Progress, require_vacant
-from rankbench.sweeps.plan import Plan, plan, with_both_recalls
+from rankbench.sweeps.plan import Plan, with_both_recalls
+from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.reuse import Earlier, other_plugins
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import AdaptiveSearch, Unit, part_of_refit, units
@@ -135,26 +134,10 @@ def _require_same_data(folder: Path, plan: Plan, environment: Environment) -> No
             )
 
 
-def run_sweep(
-    spec: ExperimentSpec,
-    source: str,
-    environment: Environment,
-    *,
-    resume: bool = False,
-    take_over: bool = False,
-    use_chosen: bool = False,
-    address: str | None = None,
-    memory: NodeMemory | None = None,
-    fresh: bool = False,
-    require_all: bool = False,
-    changes: Sequence[str] = (),
-    command: str = "",
-    listener: Listener | None = None,
-) -> tuple[Path, list[RunRecord]]:
-    """Run the experiment; return the folder of the sweep and its failed runs. `source` names the experiment in errors.
+def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[Path, list[RunRecord]]:
+    """Run the experiment of a request; return the folder of the sweep and its failed runs.
 
-    `address` is that of a Ray cluster, by default RAY_ADDRESS. `memory` bounds the local cluster that the sweep starts
-    otherwise. An interrupted sweep keeps every finished run. `resume` continues it, unless another process runs it and this one
+    An interrupted sweep keeps every finished run. The option `resume` continues it, unless another process runs it and this one
     is not to `take_over`. Runs that an earlier sweep has finished are copied, unless `fresh`. Datasets that are not available
     are left out, unless `require_all`; results of one that was available before are kept.
 
@@ -164,25 +147,25 @@ def run_sweep(
     from rankbench.cluster.workplace import require_shared
 
     require_extra("sweep", "a sweep")
-    address = address or os.environ.get("RAY_ADDRESS")
+    environment, options, address = request.environment, request.options, request.address
     listener = listener or Listener()
     require_writable(environment.results / "sweeps")
     if environment.results_store:
         environment.results_store.require_writable()
     # The plan is made before the cluster is started, which takes seconds that a wrong key should not cost.
-    planned = plan(spec, environment, None if address else available_cpus(), source, use_chosen, require_all)
+    planned = request.plan()
     spec = planned.spec  # without patterns
     if address:
         require_reachable(address)  # before the folder is created, so that no empty sweep is left behind
-    if resume and not take_over:
+    if options.resume and not options.take_over:
         running = environment.results / "sweeps" / sweep_to_resume(planned, environment)
         require_vacant(SweepStore.of(running, environment), listener.warn)
-    begun = folder_to_resume(planned, environment, take_over=True) if resume else None
+    begun = folder_to_resume(planned, environment, take_over=True) if options.resume else None
     kept = read_records(begun / "records") if begun else []  # an unreadable record is refused before any work
     listener.accept(planned, begun)
-    if begun and not take_over:  # another process may have begun while `accept` asked
+    if begun and not options.take_over:  # another process may have begun while `accept` asked
         require_vacant(SweepStore.of(begun, environment), listener.warn)
-    store = open_sweep(spec, planned, environment, begun, changes, command)
+    store = open_sweep(spec, planned, environment, begun, request.changes, request.command)
     folder = store.folder
     listener.opened(store)
     listener.planned(planned, folder)
@@ -191,11 +174,11 @@ def run_sweep(
         listener.warn(
             f"finished runs were made with another version of {names} and are kept; without --resume they are repeated"
         )
-    earlier = None if fresh else Earlier.than(folder, environment)
+    earlier = None if options.fresh else Earlier.than(folder, environment)
     metric = spec.search.choose.metric
     gpus = spec.resources.device == "cuda"
     with Heartbeat(store) as heartbeat:
-        with session(address, available_cpus(), gpus=gpus, memory=memory) as cluster:
+        with session(address, available_cpus(), gpus=gpus, memory=request.memory) as cluster:
             if address:
                 require_shared(environment)
 

@@ -11,15 +11,15 @@ import typer
 from rankbench.cli.console import clock, err
 
 if TYPE_CHECKING:
-    from rankbench.core.environment import Environment
-    from rankbench.schema.experiment import ExperimentSpec
-    from rankbench.sweeps.dry_run import DryRun
+    from pathlib import Path
+
     from rankbench.sweeps.plan import Plan
+    from rankbench.sweeps.request import SweepRequest
 
 HIGH_SECONDS, HIGH_BYTES, MANY_DOWNLOADS = 3600.0, 10e9, 3  # from which on a terminal asks
 
 
-def show_downloads(spec: ExperimentSpec, environment: Environment, source: str, ask: bool) -> None:
+def show_downloads(request: SweepRequest, ask: bool) -> None:
     """Name the datasets that will be downloaded, before the plan, which needs their data. Their sizes are not known yet.
 
     With `ask`, several downloads are confirmed. Raises ConfigError if they are declined.
@@ -27,7 +27,8 @@ def show_downloads(spec: ExperimentSpec, environment: Environment, source: str, 
     from rankbench.data.availability import raw_data
     from rankbench.schema.datasets import card_of
 
-    cards = [card_of(entry, environment, f"{source}: datasets[{position}]") for position, entry in enumerate(spec.datasets)]
+    entries, environment = enumerate(request.spec.datasets), request.environment
+    cards = [card_of(entry, environment, f"{request.source}: datasets[{number}]") for number, entry in entries]
     remote = [card.name for card in cards if raw_data(card, environment) == "download"]
     if remote:
         err.print(f"to be downloaded first: {', '.join(remote)}")
@@ -35,8 +36,13 @@ def show_downloads(spec: ExperimentSpec, environment: Environment, source: str, 
             _confirm(f"download {len(remote)} datasets?")
 
 
-def show_price(plan: Plan, preview: DryRun, ask: bool) -> None:
-    """Print what a sweep costs. With `ask`, a high price is confirmed. Raises ConfigError if it is declined."""
+def show_price(request: SweepRequest, plan: Plan, begun: Path | None, ask: bool) -> None:
+    """Print what a sweep costs, without what the sweep in the folder `begun` has finished. With `ask`, a high price is
+    confirmed. Raises ConfigError if it is declined.
+    """
+    from rankbench.sweeps.dry_run import dry_run
+
+    preview = dry_run(plan, request.environment, request.machines(), begun, request.options.fresh)
     bound = {"final": "at most "} if preview.at_most else {}
     stages = [f"{bound.get(stage.name, '')}{stage.fits:,} fits of the {stage.name} stage" for stage in preview.stages]
     known = [stage.seconds for stage in preview.stages if stage.seconds is not None]

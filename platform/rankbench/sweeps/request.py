@@ -1,0 +1,123 @@
+"""What is asked of a sweep: an experiment, where it came from, and how it runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rankbench.cluster.machine import Machine
+from rankbench.cluster.node_memory import NodeMemory
+from rankbench.cluster.session import host_and_port, session
+from rankbench.core.config import assignments
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.memory import available_memory
+from rankbench.core.options import comma_separated
+from rankbench.core.threads import available_cpus
+from rankbench.experiment.methods import load_plugin
+from rankbench.schema.experiment import ExperimentSpec, experiment_of_words, load_experiment, of_arms, of_datasets
+from rankbench.schema.find import experiment_file
+from rankbench.sweeps.options import CommandOptions, SweepOptions
+from rankbench.sweeps.placement import node_memory
+from rankbench.sweeps.plan import Plan, plan
+from rankbench.sweeps.selection import by_name, of_methods
+from rankbench.sweeps.stand_in import stand_in
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """An experiment without patterns, its name in messages, and how it runs. `changes` says in words how it differs from its
+    file, and `command` repeats it.
+    """
+
+    spec: ExperimentSpec
+    source: str
+    environment: Environment
+    options: SweepOptions = field(default_factory=SweepOptions)
+    changes: tuple[str, ...] = ()
+    command: str = ""
+
+    @classmethod
+    def of_words(cls, options: CommandOptions, environment: Environment, plugins: Sequence[str] = ()) -> SweepRequest:
+        """Return what a command asks for: the experiment of a file, of whose datasets, methods and arms the options select
+        some, or one of the options alone. Then the first change may stand in the place of the file.
+
+        Raises ConfigError for whatever is wrong with them.
+        """
+        file, words = options.experiment, [*(options.changes or ())]
+        words = [*words, *["final.pairs=all"] * options.all_pairs, *["search.extend=true"] * options.extend]
+        words += [f"search.ranges={options.search}"] if options.search else []
+        require(
+            options.resume or not options.take_over,
+            "--take-over continues a sweep that another process runs; give --resume, too",
+        )
+        if options.address:
+            host_and_port(options.address)
+        node_memory(options.memory, options.address, "--memory")
+        if file is not None and "=" in str(file) and not file.is_file():
+            file, words = None, [str(file), *words]
+        if options.chosen and file is None:
+            words = ["search.ranges=none", *words]
+        spec, source = _experiment(file, words, options, environment)
+        if options.arms:
+            spec = of_arms(spec, options.arms, source)
+        if spec.resources.device != "cpu" and not options.address:
+            from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
+
+            require_device(spec.resources.device)
+        if options.stand_in is not None:
+            spec = stand_in(spec, environment, options.stand_in, source)
+        selections = {"--arms": options.arms, "--datasets": options.datasets, "--methods": options.methods}
+        chosen = [(name, pattern) for name, patterns in selections.items() for pattern in patterns or ()]
+        by_metric = ["--metric", options.metric] if options.metric else []
+        changes = [*words, *(f"{name} {pattern!r}" for name, pattern in chosen), *([" ".join(by_metric)] if by_metric else [])]
+        # What decides its results, without options such as the address of a cluster.
+        repeated = ["rankbench", "sweep", *([str(file)] if file is not None else []), *words]
+        repeated += [word for pair in (*chosen, *(("--plugin", each) for each in plugins)) for word in pair] + by_metric
+        repeated += ["--chosen"] * options.chosen
+        repeated += ["--stand-in", f"{options.stand_in:g}"] if options.stand_in is not None else []
+        return cls(spec, source, environment, options, tuple(changes), shlex.join(repeated))
+
+    @property
+    def address(self) -> str | None:
+        """Address of the cluster; None for this machine."""
+        return self.options.address or os.environ.get("RAY_ADDRESS") or None
+
+    @property
+    def memory(self) -> NodeMemory | None:
+        """The memory that the options allow on this machine, if they do."""
+        return node_memory(self.options.memory, self.address, "--memory")
+
+    def machines(self, asked: bool = False) -> list[Machine] | None:
+        """This machine, or the nodes of the cluster; None without having `asked` it."""
+        if not self.address:
+            return [Machine(available_cpus(), self.memory.tasks if self.memory else available_memory())]
+        if not asked:
+            return None
+        with session(self.address) as cluster:
+            return [*cluster.machines]
+
+    def plan(self) -> Plan:
+        """Raises ConfigError and DataError for what cannot be planned."""
+        options, cpus = self.options, None if self.address else available_cpus()
+        return plan(self.spec, self.environment, cpus, self.source, options.chosen, options.require_all)
+
+
+def _experiment(
+    file: Path | None, words: Sequence[str], options: CommandOptions, environment: Environment
+) -> tuple[ExperimentSpec, str]:
+    """The experiment of a command, without patterns, and its name in error messages."""
+    values = assignments(words) | ({"search.choose.metric": options.metric} if options.metric else {})
+    datasets, methods = (comma_separated(",".join(given or ())) for given in (options.datasets, options.methods))
+    if file is not None:
+        path = experiment_file(file, environment)
+        spec = by_name(load_experiment(path, values, load_plugin), environment, str(path))
+        spec = of_datasets(spec, datasets, str(path)) if datasets else spec
+        return of_methods(spec, methods, f"{path}: --methods") if methods else spec, str(path)
+    if not datasets or not methods:
+        raise ConfigError("give an experiment file, or --datasets and --methods, as in --datasets gowalla --methods ease,ials")
+    source = "this sweep"
+    return by_name(experiment_of_words(datasets, methods, values, source), environment, source), source
