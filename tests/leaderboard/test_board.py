@@ -58,13 +58,6 @@ def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
     assert write_site(tmp_path / "site", [shown], store, {})
 
 
-def test_a_dataset_where_only_a_method_that_is_left_out_has_a_result_is_left_out():
-    results = [entry(dataset, name, 0.2) for dataset in "ab" for name in ("ease", "ials")]
-    results += [entry("c", name, status="failed") for name in ("ease", "ials")] + [entry("c", "sl", 0.3)]
-    board = ranking_of(results, "ndcg@20")
-    assert board.datasets == ("a", "b") and board.methods == ("ease", "ials")
-
-
 def test_only_entries_on_the_newest_data_are_shown(tmp_path):
     store = Leaderboard(tmp_path)
     for name, card, started in (("ease", "new", "2026-02"), ("bpr", "old", "2026-01"), ("sl", "old", "2025-12")):

@@ -48,9 +48,3 @@ def test_popularity_is_near_the_top_where_data_are_split_by_time(board):
     standings = board.ranking
     column = standings.methods.index("popularity")
     assert {name: standings.ranks[standings.datasets.index(name), column] for name in BY_TIME} == BY_TIME
-
-
-def test_users_without_a_history_are_not_measured(board):
-    cold = {each.dataset: each.users["without_history"] for each in board.entries if each.users}
-    assert cold == {"lastfm": 2, "seq-steam-100k": 285}
-    assert all(each.users for each in board.entries if each.finished and each.dataset in cold)

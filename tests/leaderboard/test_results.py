@@ -63,14 +63,6 @@ def test_values_of_users_that_were_stored_by_budget_alone_are_read(tmp_path):
     assert results.users_of(result(), "ndcg@20")[1].tolist() == [0.5]
 
 
-def test_a_broken_line_is_named(tmp_path):
-    Leaderboard(tmp_path).add(result())
-    with (tmp_path / "lastfm.entries.jsonl").open("a") as file:
-        file.write('{"dataset": "lastfm"}\n')
-    with pytest.raises(DataError, match=r"lastfm.entries.jsonl:2: card: Field required"):
-        Leaderboard(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -91,15 +83,6 @@ def test_what_cannot_be_of_an_entry_is_refused(tmp_path, change, told):
     path.write_text(path.read_text().replace(*change))
     with pytest.raises(DataError, match=told):
         Leaderboard(tmp_path)
-
-
-def test_entries_of_two_processes_are_all_kept(tmp_path):
-    one, other = Leaderboard(tmp_path), Leaderboard(tmp_path)
-    one.add(result("ease"))
-    other.add(result("bpr"))
-    one.add(result("sl"))
-    assert [each.entrant for each in Leaderboard(tmp_path).all(Result)] == ["bpr", "ease", "sl"]
-    assert [each.entrant for each in one.all(Result)] == ["bpr", "ease", "sl"]
 
 
 def test_an_entry_on_data_that_have_changed_is_run_again(tmp_path):

@@ -15,8 +15,7 @@ from rankbench.core.config import scalar
 from rankbench.experiment.job import configure
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Leaderboard, Result
-from rankbench.leaderboard.site import command, write_site, write_summary
-from rankbench.leaderboard.ties import ties
+from rankbench.leaderboard.site import command, ties, write_site, write_summary
 
 RNG = np.random.default_rng(5)
 QUALITY = {"sl": 0.5, "bpr": 0.3, "copy": 0.3, "random": 0.1}

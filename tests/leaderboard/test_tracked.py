@@ -54,9 +54,3 @@ def test_an_entry_is_a_run_with_its_setting_and_values(runs):
     assert run.data.tags["who"] == "me" and run.data.tags["rankbench.fingerprint"] == "f"
     assert lost.info.status == "FAILED" and lost.data.tags["rankbench.error"] == "over budget: too slow"
     assert lost.data.metrics == {} and lost.info.end_time - lost.info.start_time == 10_000
-
-
-def test_an_entry_that_is_sent_again_is_one_run(runs):
-    first = runs(FOUND)["lastfm sl 10s"]
-    again = runs(FOUND)["lastfm sl 10s"]
-    assert again.info.run_id == first.info.run_id and again.data.metrics == first.data.metrics

@@ -73,15 +73,6 @@ def test_all_writes_the_index_and_survives_a_broken_file(home, capsys, monkeypat
     assert _main(["report", "my-table", "--all"]) == 2
 
 
-def test_a_broken_file_hides_no_experiment_of_its_name(home, capsys, monkeypatch):
-    monkeypatch.setattr(Environment, "catalogues", lambda self, kind: [self.home / kind] if (self.home / kind).is_dir() else [])
-    path = home / "home" / "experiments" / "a.yaml"
-    path.write_text((home / "home" / "experiments" / "my_table.yaml").read_text().replace("my-table", "broken"))
-    assert _main(["report", "--all", "--json"]) == 0
-    content = json.loads(capsys.readouterr().out)
-    assert [each["state"] for each in content["experiments"] if each["name"] == "broken"] == ["not run", "unreadable"]
-
-
 @pytest.fixture
 def store(home, make_run, make_sweep):
     """store(time, means by arm, finished=True): a folder in results/sweeps, as a sweep of my-table leaves it."""

@@ -25,7 +25,6 @@ from rankbench.reports.figures import (
     front,
     pareto_figure,
     search_figure,
-    searched,
 )  # fmt: skip
 from rankbench.reports.rows import Cell, ReportRow
 from rankbench.reports.tables import Table
@@ -35,14 +34,6 @@ from ..pictures import size_of
 
 GOLDEN = Path(__file__).with_name("figures.json")
 ARMS = ["SL", "InfoNCE", "popularity"]
-# Machado, Oliveira & Fernandes (2009), severity 1, on linear RGB.
-VISION = {
-    "normal": np.eye(3),
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
-}
-OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#f0e442")
 
 
 def row(arm, mean, seconds, memory=1.0, dataset="x", published=None):
@@ -128,27 +119,6 @@ def test_one_model_alone_has_no_front_and_a_fit_of_no_time_is_drawn():
     assert {(m.x[0], m.y[0]) for m in panel.marks if m.arm} == {(SHORTEST, 0.1), (50.0, 0.2)} and panel.log_x
 
 
-def test_only_parameters_with_several_values_are_shown(make_run):
-    runs = [make_run("search", "A", 0.1, params={"lam": lam, "form": form, "dim": 8}) for lam, form in ((1, "a"), (2, "b"))]
-    runs.append(make_run("search", "A", 0.1, params={"lam": 3, "form": "b", "dim": 9}, status="failed"))
-    runs.append(make_run("search", "B", 0.1, params={"lam": 1}))
-    assert list(searched(runs, "ndcg@20")) == [("A", "lam"), ("A", "form")]
-    assert search_figure(runs[-1:], "ndcg@20", {}) is None
-
-
-def test_effects_of_many_arms_are_one_light_picture(make_run, tmp_path):
-    rng = np.random.default_rng(1)
-    runs = [
-        make_run("search", f"arm {a}", float(rng.uniform(0.1, 0.3)), dataset="xy"[a % 2],
-                 params={"lr": float(10 ** rng.uniform(-4, -1)), "decay": [0.0, 1e-6, 1e-3][i % 3]})
-        for a in range(13) for i in range(8)
-    ]  # fmt: skip
-    path = draw(search_figure(runs, "ndcg@20", styles(f"arm {a}" for a in range(13))), tmp_path / "search.png", dpi=60)
-    wide, high = size_of(path)
-    # Two panels an arm and one of names, six in a line.
-    assert path.stat().st_size < 400_000 and high / wide == pytest.approx(5 * 1.5 / (6 * 2.1), rel=0.02)
-
-
 def test_what_was_watched_on_validation_is_shown_where_nothing_else_was(make_run):
     rows = [{"iteration": i, "seconds": 0.1 * i, "loss": 1.0} for i in range(1, 5)]
     plain = make_run("final", "A", 0.2, curve=rows)
@@ -216,19 +186,6 @@ def contrast(one, other):
     return (lights[1] + 0.05) / (lights[0] + 0.05)
 
 
-def oklab(rgb):
-    to_cones = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
-                [0.0883024619, 0.2817188376, 0.6299787005]]  # fmt: skip
-    to_lab = [[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
-              [0.0259040371, 0.7827717662, -0.8086757660]]  # fmt: skip
-    return np.array(to_lab) @ np.cbrt(np.array(to_cones) @ np.clip(rgb, 0, 1))
-
-
-def smallest_distance(colours, vision):
-    seen = [oklab(np.array(VISION[vision]) @ linear(colour)) for colour in colours]
-    return min(np.linalg.norm(one - other) for one, other in itertools.combinations(seen, 2))
-
-
 def variables(text):
     """The colours of a theme of the page, each with six digits."""
     found = re.findall(r"--([\w-]+): #([0-9a-f]{3,6})", text)
@@ -245,12 +202,6 @@ def test_every_method_and_every_text_stands_out_from_the_ground(theme):
     pairs += [(name, f"{name}-ground") for name in ("good", "bad", "mid", "none")]
     found = {pair: contrast(*(theme[name] for name in pair)) for pair in pairs}
     assert {pair: ratio for pair, ratio in found.items() if ratio < 4.5} == {}
-
-
-@pytest.mark.parametrize("vision", VISION)
-def test_no_two_colours_look_alike_to_any_reader(vision):
-    # A common palette for colour-blind readers is the measure, at the distance that it keeps for each of them.
-    assert smallest_distance(COLOURS, vision) >= min(smallest_distance(OKABE_ITO, each) for each in VISION)
 
 
 def test_a_method_has_its_style_by_its_place_and_no_two_of_many_are_equal():

@@ -176,11 +176,6 @@ def test_a_tag_is_inert_in_every_place_of_a_page_in_markdown(vile, around):
     assert page.text.count(vile) > 8
 
 
-def test_a_caption_is_inert():
-    page = rendered(markdown(Page("t", (), (Section("s", (Figure("a", VILE[2], ()),)),))))
-    assert page.foreign == [] and [about["alt"] for tag, about in page.tags if tag == "img"] == [VILE[2]]
-
-
 @pytest.mark.parametrize(
     "text", ["a < b & c > d", "x<1, y <= 2", "R&D; p & q", "&lt;b&gt;", "a <b> c", "`a<b>` and `&lt;`", "\\<b>"]
 )

@@ -46,11 +46,6 @@ def test_data_seed_and_measurement_are_those_of_the_run(command):
     assert [word for word in split if "split" in word] == ["data.split.test=0.2", "data.split.seed=7"]
 
 
-def test_the_final_fit_of_an_early_stopped_search_has_its_own_length(command):
-    words = command({"epochs": 9, "patience": 0}, {"lr": 1}, searched={"epochs": 60, "patience": 3})
-    assert words[4:] == ["epochs=9", "patience=0"]
-
-
 def test_the_plugins_of_a_sweep_come_along(make_run, make_sweep):
     run = make_run("final", "A", 0.3)
     about, *_ = make_sweep([run], {"A": {}})

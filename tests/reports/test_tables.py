@@ -11,7 +11,7 @@ import pytest
 from rankbench.judge.compare import compare
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.rows import Cell, ReportRow
-from rankbench.reports.tables import Table, as_json, columns, frame_of, render
+from rankbench.reports.tables import Table, columns, render
 from rankbench.tracking.record import Measured
 
 DIFFERS = "prepared items: 9, published 10 (-1)"
@@ -134,18 +134,6 @@ def test_only_means_that_cannot_be_told_from_the_best_are_marked_and_the_mark_is
     assert all(f"† {EXPLAINED}" in written[name] for name in ("report.md", "report.html"))
 
 
-def test_a_mark_stands_at_the_metric_that_it_is_about(several):
-    table = sweep_table(*several)
-    rows = [replace(row, cells=row.cells | {"x@5": Cell(0.1, None, None)}) for row in table.rows]
-    other = replace(table, metrics=("x@5", "ndcg@20"), rows=tuple(rows))
-    assert [cell.count("†") for cell in columns(other)[1][2]][:6] == [0, 0, 0, 1, 0, 0]
-    (c,) = [row for row in as_json(other)["rows"] if row["model"] == "C"]
-    assert c["metrics"]["ndcg@20"]["tied"] and not c["metrics"]["x@5"]["tied"]
-    frame = frame_of(other).set_index("model")
-    assert frame.loc["C", "ndcg@20 tied"] and not frame.loc["C", "x@5 tied"]
-    assert replace(table, differences=()).legend == ()
-
-
 def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, several, tmp_path):
     names = {path.name for path in write_report(tmp_path / "one", *sweep)}
     # One model differs from no other: there is nothing to show.
@@ -233,12 +221,6 @@ def test_a_dataset_that_could_not_be_had_says_so_in_each_cell_and_once_why(make_
         assert state in line
     page = next(path for path in write_report(tmp_path, *sweep) if path.name == "report.html").read_text()
     assert page.count(f">{state}</td>") == 2 and "y is not available: y: y.zip is nowhere" in page
-
-
-def test_what_was_measured_before_its_data_were_lost_stays(make_run, make_sweep):
-    gone = {"not_available": {"x": {"brief": "offline", "reason": "x: nowhere"}}}
-    sweep = make_sweep([make_run("final", "A", 0.3)], {"A": {}, "B": {}}, about=gone)
-    assert [row.missing for row in sweep_table(*sweep).rows] == ["", "not available: offline"]
 
 
 def test_a_parameter_that_many_rows_share_is_told_once():

@@ -51,13 +51,6 @@ def test_a_cost_is_a_ratio_to_that_of_the_base_row(rows, tmp_path):
     assert cost_cells(rows[0], evidence) == []
 
 
-def test_costs_of_different_processors_are_not_compared(rows, tmp_path):
-    evidence = Evidence(tmp_path / "evidence")
-    fit(rows[0], 10.0, 2.0, evidence)
-    fit(rows[1], 25.0, 2.4, evidence, cpu="another")
-    assert cost_cells(rows[1], evidence) == []
-
-
 @pytest.mark.parametrize("other", [{"cpu": "another"}, {"threads": 1}, {"device": "cuda:0"}, {"idle": True}])
 def test_only_fits_that_were_made_in_the_same_way_are_compared(rows, tmp_path, other):
     evidence = Evidence(tmp_path / "evidence")

@@ -36,25 +36,6 @@ def test_what_is_added_is_read_again(tmp_path):
     assert [each.seed for each in again.lines(StoredFit, "d")] == [0, 1]
 
 
-def test_a_line_of_the_same_setting_and_seed_is_replaced(tmp_path):
-    evidence = Evidence(tmp_path)
-    for value in (0.3, 0.5):
-        evidence.add(fit(value=value))
-    assert [each.metrics["recall@20"][0] for each in evidence.lines(StoredFit, "d")] == [0.5]
-
-
-def test_lines_that_another_process_adds_meanwhile_are_kept(tmp_path):
-    one, other = Evidence(tmp_path), Evidence(tmp_path)
-    one.add(fit(seed=0))
-    other.add(fit(seed=1))
-    one.add(fit(seed=2))
-    assert (
-        [each.seed for each in one.lines(StoredFit, "d")]
-        == [each.seed for each in Evidence(tmp_path).lines(StoredFit, "d")]
-        == [0, 1, 2]
-    )
-
-
 def test_lines_that_several_processes_add_at_once_are_kept(tmp_path):
     def add(first):
         evidence = Evidence(tmp_path)

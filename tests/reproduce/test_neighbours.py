@@ -52,21 +52,6 @@ def test_rows_without_values_are_named_and_more_runs_are_tested_again(home, meas
     assert check_neighbours([table], ["synthetic"], evidence, home) == 0  # fewer runs than the stored tests had
 
 
-def test_one_row_has_no_neighbour(home, measured):
-    table, evidence = measured
-    for path in (home.results / "reproduce" / "records").glob("final-[BC]-*"):
-        path.rename(home.results / path.name)
-    assert stored(home, evidence, table) is None
-
-
-def test_the_page_shows_them(home, measured):
-    table, evidence = measured
-    stored(home, evidence, table)
-    write_pages(home.home / "pages", [table], evidence, home)
-    page = (home.home / "pages" / "toy.md").read_text()
-    assert "| row, by recall@20" in page and "not distinguishable" in page and "A" in page
-
-
 def test_tests_of_fits_that_were_replaced_are_not_shown(home, measured):
     table, evidence = measured
     lower = stored(home, evidence, table).pairs[1]

@@ -58,8 +58,3 @@ def test_the_page_has_both_kinds_of_training(tables, evidence, home, tmp_path):
     assert ["validation chooses the epoch", "1", "3.33 %", "3.33 %", "10.00 %"] in rows
     assert ["fixed", "1", "0.00 %", "0.00 %", "5.00 %"] in rows
     assert ["wide", "toy/2", "synthetic", "ndcg@20", "3", "0.3000", "3.33 %", "10.00 %"] in rows
-
-
-def test_a_paper_without_several_seeds_has_no_such_section(tables, home, tmp_path):
-    write_pages(tmp_path, tables, Evidence(home.home / "nothing"), home)
-    assert "How much the seed matters" not in (tmp_path / "toy.md").read_text()

@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 
 from rankbench.core.errors import ConfigError
 from rankbench.core.params import parameters
-from rankbench.data.cards import load_card
-from rankbench.data.prepare import load, prepare
-from rankbench.studies import metric_inconsistency
+from rankbench.data.prepare import load
 from rankbench.studies.metric_inconsistency import (
     METRICS,
     MetricInconsistency,
-    counted,
     measured,
     positives_of_users,
     simulate,
@@ -106,44 +103,12 @@ def test_a_number_of_positives_replaces_those_of_the_users(environment):
     assert in_test.sum() == split.test_target.nnz and every.sum() == n_items and (every > 0).all()
 
 
-def test_the_fold_in_of_a_held_out_user_counts(environment):
-    card = load_card("synthetic", environment, {"split.protocol": "held-out-users"})
-    split = prepare(card, environment).split
-    every = positives_of_users(split, MetricInconsistency())
-    known = split.fit_matrix("train+valid").nnz + split.test_history.nnz
-    assert split.test_history.nnz and every.sum() == known + split.test_target.nnz
-
-
-def test_published_numbers_are_those_of_the_top_20(environment, monkeypatch):
-    monkeypatch.setitem(metric_inconsistency.DATASETS, "synthetic", "amazon-beauty")
-    monkeypatch.setitem(metric_inconsistency.INCONSISTENCY, "amazon-beauty", {"auc": (34.67, 35.46)})
-    for K, expected in ((20, 34.67), (10, None)):
-        p = MetricInconsistency(datasets="synthetic", K=K, trials=20, list_lengths="60", n_positives=5)
-        rows = metric_inconsistency.metric_inconsistency(p, 0, environment, lambda *_: None).rows
-        assert next(row for row in rows if row["metric"] == "auc")["published_precision"] == expected
-
-
-def test_one_positive_never_opposes_a_metric_that_looks_at_its_rank():
-    p = MetricInconsistency(list_lengths="10", K=K, trials=2000)
-    found = simulate(np.array([1]), 10, p, seed=1)
-    assert {found[name]["opposed"] for name in METRICS} == {0}
-    assert found["auc"]["no gain"] > 0  # both in the list, or both below it
-
-
 def test_users_with_more_positives_are_drawn_as_often_as_there_are_such_users():
     p = MetricInconsistency(list_lengths="8", K=K, alpha=0.5, beta=0.5, trials=40_000)
     found = simulate(np.array([1, 1, 1, 4]), 8, p, seed=0)
     few, many = exact(1, 8, 0.5, 0.5), exact(4, 8, 0.5, 0.5)
     for name in METRICS:
         assert found[name]["no gain"] == pytest.approx(0.75 * few[name][2] + 0.25 * many[name][2], abs=1), name
-
-
-@given(st.integers(2, 6), st.integers(0, 100))
-def test_a_pair_counts_alike_from_both_sides(n, seed):
-    rng = np.random.default_rng(seed)
-    lists = np.sort(rng.random((20, 12)).argpartition(n)[:, :n] + 1, axis=1)
-    one, other = (measured(half, 12, K, 0.5, 0.5) for half in (lists[:10], lists[10:]))
-    assert counted(one, other) == counted(other, one)
 
 
 def test_seeds_decide_and_bad_values_are_refused():

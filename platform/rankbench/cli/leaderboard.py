@@ -164,21 +164,16 @@ class _View:
 def _show_board(found: Board, rope: float | None) -> None:
     from rankbench.judge.ranking import against_first
 
-    ranking = found.ranking
-    probable = against_first(ranking, rope) if rope else {}
-    place = {method: number for number, method in enumerate(ranking.order, start=1)}
-    wins, near = ranking.copeland(), ranking.profiles([1.0, 1 / 0.95])
-    body = []
-    for i in ranking.order:
-        method = ranking.methods[i]
-        places = found.jackknife.places[method] if found.jackknife else (place[i], place[i])
-        body.append(
-            [
-                str(place[i]), method, f"{ranking.mean_ranks[i]:.2f}", f"{wins[i]:+d}", f"{100 * near[i, 0]:.0f} %",
-                f"{100 * near[i, 1]:.0f} %", str(found.without_result(method)), f"{places[0]} to {places[1]}",
-                *([_percent(probable.get(method))] if rope else []),
-            ]
-        )  # fmt: skip
+    probable = against_first(found.ranking, rope) if rope else {}
+    body = [
+        [
+            str(each.place), each.method, f"{each.mean_rank:.2f}", f"{each.wins:+d}",
+            *(f"{100 * share:.0f} %" for share in each.shares[:2]), str(each.no_result),
+            "{} to {}".format(*(each.places or (each.place, each.place))),
+            *([_percent(probable.get(each.method))] if rope else []),
+        ]
+        for each in found.standings
+    ]  # fmt: skip
     header = ["place", "method", "mean rank", "wins − losses", "best", "within 5 %", "no result", "places without a dataset"]
     header += [BAYESIAN] if rope else []
     print_table(header, body, drop=("places without a dataset", "wins − losses"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OTHERS = ("recall@20", "ndcg@10", "ndcg@50", "mrr@20", "precision@20")  # metrics whose order is compared, if they were measured
+
+
+class Standing(NamedTuple):
+    """A method of a ranking. `wins`: minus losses. `shares`: of the datasets on which it has the best value, 95 % and 90 % of
+    it. `no_result`: number of datasets. `places`: the best and the worst one without one of the datasets, None for too few.
+    """
+
+    place: int
+    method: str
+    mean_rank: float
+    wins: int
+    shares: tuple[float, ...]
+    no_result: int
+    places: tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,24 @@ class Board:
     def ranking(self) -> MethodRanking:
         return ranking_of(self.entries, self.metric)
 
+    @cached_property
+    def standings(self) -> list[Standing]:
+        """The methods, best first."""
+        board = self.ranking
+        wins, shares = board.copeland(), board.profiles([1.0, 1 / 0.95, 1 / 0.9])
+        return [
+            Standing(
+                place,
+                method := board.methods[i],
+                float(board.mean_ranks[i]),
+                int(wins[i]),
+                tuple(shares[i].tolist()),
+                self.without_result(method),
+                self.jackknife.places[method] if self.jackknife else None,
+            )
+            for place, i in enumerate(board.order, start=1)
+        ]
+
     @property
     def table(self) -> pd.DataFrame:
         """The methods in their order: mean rank, wins minus losses, shares of datasets with the best value and with 95 % of it,
@@ -41,12 +73,7 @@ class Board:
         """
         import pandas as pd
 
-        board = self.ranking
-        wins, shares = board.copeland(), board.profiles([1.0, 1 / 0.95])
-        rows = [
-            [method, board.mean_ranks[i], wins[i], shares[i, 0], shares[i, 1], self.without_result(method)]
-            for i, method in ((i, board.methods[i]) for i in board.order)
-        ]
+        rows = [[each.method, each.mean_rank, each.wins, *each.shares[:2], each.no_result] for each in self.standings]
         return pd.DataFrame(rows, columns=["method", "mean rank", "wins − losses", "best", "within 5 %", "no result"])
 
     @cached_property
@@ -108,67 +135,62 @@ class Board:
     def about_datasets_apart(self) -> str:
         """A sentence that names them, empty if there are none."""
         shown = ", ".join(f"{name} ({number})" for name, number in self.datasets_apart.items())
-        return (
-            f"Not part of the ranking, because most methods were not measured there (number measured): {shown}."
-            if shown
-            else ""
-        )
+        why = "Not part of the ranking, because most methods were not measured there (number measured)"
+        return f"{why}: {shown}." if shown else ""
 
     def conclusions(self) -> list[str]:
         """What the tests say, in sentences."""
+        return [*self._of_tests(), *self._of_stability(), *self._of_entries(), *self.notes]
+
+    def _of_tests(self) -> Iterator[str]:
         board = self.ranking
         n, k = len(board.datasets), len(board.methods)
-        datasets = f"{n} dataset{'s' if n > 1 else ''}"
-        lines = [f"{k} methods on {datasets}, {self.allowed} each, by {self.metric} on test."]
+        yield f"{k} methods on {n} dataset{'s' if n > 1 else ''}, {self.allowed} each, by {self.metric} on test."
         p, difference = board.friedman(), board.critical_difference()
         if p is not None and n > 2 and difference is not None:
             verdict = "differ" if p < LEVEL else "cannot be told apart"
-            lines.append(
+            yield (
                 f"Friedman test: p {p_text(p, '= ')}, the mean ranks {verdict}. "
                 f"Critical difference by Nemenyi: {difference:.2f}."
             )
             if p < LEVEL:
-                first = board.order[0]
-                equal = [
-                    board.methods[i] for i in board.order[1:] if board.mean_ranks[i] - board.mean_ranks[first] <= difference
-                ]
+                first, *others = self.standings
+                equal = [each.method for each in others if each.mean_rank - first.mean_rank <= difference]
                 rest = f"not told apart from {_first_of(equal)}" if equal else "better than every other one"
-                lines.append(f"{board.methods[first]} has the best mean rank, and is {rest}.")
+                yield f"{first.method} has the best mean rank, and is {rest}."
         elif n > 2 and k > 2:
-            lines.append("All methods have the same rank on every dataset.")
+            yield "All methods have the same rank on every dataset."
         else:
-            few = "datasets" if n < 3 else "methods"
-            lines.append(f"Too few {few} for a test over datasets: at least three are needed.")
+            yield f"Too few {'datasets' if n < 3 else 'methods'} for a test over datasets: at least three are needed."
+
+    def _of_stability(self) -> Iterator[str]:
         if self.jackknife:
             tau = self.jackknife.tau
             weakest = min(tau, key=lambda name: tau[name])
-            lines.append(f"Without one dataset, the order agrees with this one at τ = {tau[weakest]:.2f} or more ({weakest}).")
-        if self.by_other_metrics:
-            shown = ", ".join(f"{name} {tau:.2f}" for name, tau in self.by_other_metrics.items())
-            lines.append(f"Agreement (τ) with the order by other metrics: {shown}.")
-        if self.by_single_seeds:
-            lowest, highest = min(self.by_single_seeds), max(self.by_single_seeds)
-            lines.append(f"Agreement (τ) with the order by one seed each: {lowest:.2f} to {highest:.2f}.")
-        if self.left_out:
-            shown = ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items())
-            lines.append(f"Left out, because they were not measured on every dataset: {shown}.")
+            yield f"Without one dataset, the order agrees with this one at τ = {tau[weakest]:.2f} or more ({weakest})."
+        if shown := ", ".join(f"{name} {tau:.2f}" for name, tau in self.by_other_metrics.items()):
+            yield f"Agreement (τ) with the order by other metrics: {shown}."
+        if taus := self.by_single_seeds:
+            yield f"Agreement (τ) with the order by one seed each: {min(taus):.2f} to {max(taus):.2f}."
+
+    def _of_entries(self) -> Iterator[str]:
+        n = len(self.ranking.datasets)
+        if shown := ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items()):
+            yield f"Left out, because they were not measured on every dataset: {shown}."
         if apart := self.about_datasets_apart():
-            lines.append(apart)
+            yield apart
         cold = {each.dataset: each.users["without_history"] for each in self.entries if "without_history" in each.users}
-        if cold:
-            shown = ", ".join(f"{number:,} on {name}" for name, number in sorted(cold.items()))
-            lines.append(f"Users without a history, who are measured as `cold_users` in the card says: {shown}.")
+        if shown := ", ".join(f"{number:,} on {name}" for name, number in sorted(cold.items())):
+            yield f"Users without a history, who are measured as `cold_users` in the card says: {shown}."
         if len(cpus := {each.cpu for each in self.entries if each.cpu}) > 1:
-            lines.append(f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}.")
+            yield f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}."
         # Methods that draw no random numbers have one seed, however many were asked for.
         if len(seeds := {len(each.seeds) for each in self.entries if len(each.seeds) > 1}) > 1:
-            lines.append(f"Measured with different numbers of seeds: {', '.join(map(str, sorted(seeds)))}.")
-        return [*lines, *self.notes]
+            yield f"Measured with different numbers of seeds: {', '.join(map(str, sorted(seeds)))}."
 
     def facts(self, rope: float | None = None) -> dict[str, Any]:
         """All of this as JSON values. With `rope`, each method is compared with the first one by `against_first`."""
-        board = self.ranking
-        wins, p_values = board.copeland(), board.wilcoxon_holm()
+        board, p_values = self.ranking, self.ranking.wilcoxon_holm()
         bayesian = {name: asdict(each) for name, each in against_first(board, rope).items()} if rope else {}
         return {
             "budget": self.allowed,
@@ -178,14 +200,14 @@ class Board:
             "critical_difference": board.critical_difference(),
             "methods": [
                 {
-                    "method": board.methods[i],
-                    "mean_rank": float(board.mean_ranks[i]),
-                    "copeland": int(wins[i]),
-                    "without_result": self.without_result(board.methods[i]),
+                    "method": each.method,
+                    "mean_rank": each.mean_rank,
+                    "copeland": each.wins,
+                    "without_result": each.no_result,
                     "wilcoxon_holm": {board.methods[j]: float(p_values[i, j]) for j in board.order if j != i},
                 }
-                | ({"against_first": found} if (found := bayesian.get(board.methods[i])) else {})
-                for i in board.order
+                | ({"against_first": bayesian[each.method]} if each.method in bayesian else {})
+                for i, each in zip(board.order, self.standings, strict=True)
             ],
             "groups": [[board.methods[board.order[i]] for i in range(first, last + 1)] for first, last in board.groups()],
             "jackknife_tau": self.jackknife.tau if self.jackknife else {},

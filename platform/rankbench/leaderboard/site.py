@@ -7,8 +7,7 @@ Or the standings alone as one page of Markdown, with its pictures beside it, for
 
 from __future__ import annotations
 
-import csv
-import io
+import hashlib
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +18,11 @@ import numpy as np
 
 from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
+from rankbench.judge.compare import compare
 from rankbench.judge.ranking import MethodRanking
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.figures import critical_differences, quality_by_budget, shares_of_best, space_of_datasets
-from rankbench.leaderboard.results import Leaderboard, Result
-from rankbench.leaderboard.ties import TESTED, ties
+from rankbench.leaderboard.results import Leaderboard, Result, Ties
 from rankbench.leaderboard.traits import correlations
 from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State, Text
 from rankbench.reports.site import Site, link, page_kind
@@ -33,6 +32,7 @@ MEANING = (
     "seeds. Reading data and the measurement on test are not counted. Values are means over users and seeds on test; brackets "
     "are 95 % intervals over users."
 )
+TESTED = 10  # methods of a dataset that are compared: each further one needs more resamples for all pairs
 TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "
     "= best: not told from it."
@@ -105,20 +105,16 @@ def board_page(board: Board, boards: Sequence[Board], families: Families) -> Pag
     ranking, figures = board.ranking, f"leaderboard-{_file_name(board.allowed)}"
     drawn = shares_of_best(ranking, board.metric, f"{figures}-values"), critical_differences(ranking, f"{figures}-ranks")
     sections = [Section("Standings", (*filter(None, drawn), _standings_grid(board, families)))]
+    if len(boards) > 1:
+        sections.insert(0, Section("Budgets", (_budgets_grid(board, boards),)))
     timed = [(_mean_seconds(each), each.ranking) for each in sorted(boards, key=_mean_seconds)]
     if quality := quality_by_budget(timed, board.metric, f"{figures}-quality"):
         sections.append(Section("Quality and time", (quality,)))
-    data: list[Block] = [_datasets_grid(board)]
-    if apart := board.about_datasets_apart():
-        data.append(Text(apart))
-    if space := space_of_datasets(ranking, f"{figures}-datasets"):
-        data.append(space)
-    if going := correlations(ranking, board.traits):
-        data.append(_traits_grid(ranking, going))
-    sections.append(Section("Datasets", tuple(data)))
+    apart, space = board.about_datasets_apart(), space_of_datasets(ranking, f"{figures}-datasets")
+    going = correlations(ranking, board.traits)
+    data = [Text(apart) if apart else None, space, _traits_grid(ranking, going) if going else None]
+    sections.append(Section("Datasets", (_datasets_grid(board), *filter(None, data))))
     sections.append(Section("All entries", (_entries_grid(board, families),)))
-    if len(boards) > 1:
-        sections.insert(0, Section("Budgets", (_budgets_grid(board, boards),)))
     shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
     spent = sum(each.seconds.get("all", each.budget) for each in board.entries) / 3600
     facts = (
@@ -135,26 +131,21 @@ def board_page(board: Board, boards: Sequence[Board], families: Families) -> Pag
 def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
     body = []
     for each in sorted(boards, key=_mean_seconds):
-        best = [each.ranking.methods[i] for i in each.ranking.order[:3]]
+        best = [standing.method for standing in each.standings[:3]]
         name = each.allowed if each is board else Link(each.allowed, _stem_of(each, boards))
         body.append([name, str(len(each.entries)), f"{_mean_seconds(each):.0f}", ", ".join(best)])
     return Grid(["budget", "entries", "mean seconds", "best mean ranks"], body)
 
 
 def _standings_grid(board: Board, families: Families) -> Grid:
-    ranking = board.ranking
-    wins, shares = ranking.copeland(), ranking.profiles([1.0, 1 / 0.95, 1 / 0.9])
-    body = []
-    for place, i in enumerate(ranking.order, start=1):
-        method = ranking.methods[i]
-        places = board.jackknife.places[method] if board.jackknife else None
-        body.append(
-            [
-                link("method", method), str(place), f"{ranking.mean_ranks[i]:.2f}", f"{wins[i]:+d}",
-                *[f"{100 * share:.0f} %" for share in shares[i]], str(board.without_result(method)),
-                f"{places[0]} to {places[1]}" if places else "", ", ".join(families.get(method, ())),
-            ]
-        )  # fmt: skip
+    body = [
+        [
+            link("method", each.method), str(each.place), f"{each.mean_rank:.2f}", f"{each.wins:+d}",
+            *[f"{100 * share:.0f} %" for share in each.shares], str(each.no_result),
+            f"{each.places[0]} to {each.places[1]}" if each.places else "", ", ".join(families.get(each.method, ())),
+        ]
+        for each in board.standings
+    ]  # fmt: skip
     header = [
         "method", "place", "mean rank", "wins − losses", "best", "within 5 %", "within 10 %", "no result",
         "places without a dataset", "families",
@@ -229,6 +220,36 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
     return Page(f"Leaderboard: {dataset}", (), tuple(sections), (("budget", f"{board.allowed}, here {seconds}"),))
 
 
+def ties(ranked: Sequence[Result], metric: str, results: Leaderboard) -> Ties | None:
+    """Compare the best entries of a dataset, which are given best first, or read what was compared before.
+
+    None for fewer than two entries, or if their users are not on this machine and the store has no verdicts of these entries.
+    """
+    best = ranked[:TESTED]
+    if len(best) < 2:
+        return None
+    dataset, of = best[0].dataset, _key_of(best)
+    for each in results.lines(Ties, dataset):
+        if each.key == (of, metric):
+            return each
+    samples = {each.entrant: users for each in best if (users := results.users_of(each, metric)) is not None}
+    if len(samples) < len(best):
+        return None
+    tests = compare(samples, metric=metric)
+    verdicts = {pair.model: pair.verdict for pair in tests.pairs if pair.against == tests.best}
+    worse = tuple(name for name, verdict in verdicts.items() if verdict == "worse")
+    equal = tuple(name for name in verdicts if name not in worse)
+    allowed = best[0].allowed
+    found = Ties(dataset=dataset, allowed=allowed, metric=metric, of=of, best=tests.best, worse=worse, equal=equal)
+    results.add(found)
+    return found
+
+
+def _key_of(entries: Sequence[Result]) -> str:
+    content = json.dumps([[each.card, each.entrant, each.allowed, each.rules, each.started_at] for each in entries])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
 @page_kind("method", "method-{}")
 def _method_page(method: str, boards: Sequence[Board]) -> Page:
     sections = []
@@ -281,19 +302,16 @@ def _stem_of(board: Board, boards: Sequence[Board]) -> str:
 
 
 def _csv(entries: Sequence[Result]) -> str:
-    """All entries, a line each, with a column per metric."""
+    """All entries, a line each, with a column per metric. Text that a spreadsheet would run as a formula is made inert."""
+    import pandas as pd
+
     metrics = list(dict.fromkeys(name for each in entries for name in each.metrics))
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(
-        ["method", "dataset", "budget", "budget_seconds", "status", *metrics, "seconds", "tried", "seeds", "params"]
-    )
-    for each in entries:
-        values = [each.metrics[name][0] if name in each.metrics else "" for name in metrics]
-        writer.writerow(
-            [
-                inert(each.entrant), inert(each.dataset), inert(each.allowed), each.budget, inert(each.status), *values,
-                each.seconds.get("all", ""), each.tried, len(each.seeds), json.dumps(each.params, sort_keys=True),
-            ]
-        )  # fmt: skip
-    return buffer.getvalue()
+    rows = [
+        {"method": inert(each.entrant), "dataset": inert(each.dataset), "budget": inert(each.allowed)}
+        | {"budget_seconds": each.budget, "status": inert(each.status)}
+        | {name: each.metrics[name][0] if name in each.metrics else "" for name in metrics}
+        | {"seconds": each.seconds.get("all", ""), "tried": each.tried, "seeds": len(each.seeds)}
+        | {"params": json.dumps(each.params, sort_keys=True)}
+        for each in entries
+    ]
+    return pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n")
