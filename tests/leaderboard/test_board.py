@@ -11,20 +11,7 @@ from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import write_site
 from rankbench.leaderboard.stored import boards
 
-
-def entry(dataset, entrant, value=None, status="finished"):
-    metrics = {} if value is None else {"ndcg@20": (value, None, None)}
-    return Result(
-        dataset=dataset,
-        card="card",
-        entrant=entrant,
-        rules="rules",
-        allowed="10s",
-        budget=10.0,
-        metric="ndcg@20",
-        status=status,
-        metrics=metrics,
-    )
+from .entries import entry
 
 
 def test_methods_that_were_not_run_everywhere_are_left_out():

@@ -10,11 +10,11 @@ from rankbench.core.errors import DataError
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Leaderboard, Result
 
+from .entries import entry
+
 
 def result(entrant="ease", allowed="30s/M", **other):
-    return Result(
-        dataset="lastfm", card="card", entrant=entrant, rules="rules", allowed=allowed, budget=12.5, metric="ndcg@20", **other
-    )
+    return entry("lastfm", entrant, allowed=allowed, budget=12.5, **other)
 
 
 def test_what_was_added_is_read_again(tmp_path):

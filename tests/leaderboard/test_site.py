@@ -17,6 +17,8 @@ from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import command, ties, write_site, write_summary
 
+from .entries import entry
+
 RNG = np.random.default_rng(5)
 QUALITY = {"sl": 0.5, "bpr": 0.3, "copy": 0.3, "random": 0.1}
 
@@ -31,9 +33,8 @@ def filled(folder):
                 lost = entrant == "random" and dataset == "ml"
                 quality = 0.05 if (entrant, dataset) == ("sl", "wiki") else quality
                 values = quality * noise + 0.01 * len(entrant) * (quality != 0.3)
-                result = Result(
-                    dataset=dataset, card="card", entrant=entrant, rules="rules", allowed=allowed, budget=seconds,
-                    metric="ndcg@20", status="failed" if lost else "finished",
+                result = entry(
+                    dataset, entrant, allowed=allowed, budget=seconds, status="failed" if lost else "finished",
                     reason="</td><script>alert(1)</script>" if lost else "",
                     method="bpr" if entrant == "copy" else entrant, params={"tau": 0.1, "surrogate": "tanh"},
                     metrics={} if lost else {"ndcg@20": (float(values.mean()), 0.1, 0.2), "recall@20": (0.4, None, None)},
@@ -111,32 +112,9 @@ def test_the_data_are_complete(site):
 
 
 def test_a_command_gives_the_parameters_back():
-    given = {"lam": 1e-05, "p": 0.3, "tau2": 7.0}
-    params = {
-        "tau": 0.1 + 0.2,
-        "include_positive": False,
-        "epochs": 7,
-        "model": "lightgcn",
-        "n_layers": 2,
-        "learning_rate": 1e-05,
-    }
-    for method, values in (("sl", params), ("edlae", given | {"tau2": None})):
-        values = {name: value for name, value in values.items() if value is not None}
-        words = shlex.split(
-            command(
-                Result(
-                    dataset="ml",
-                    card="card",
-                    entrant=method,
-                    rules="r",
-                    allowed="10s",
-                    budget=10.0,
-                    metric="ndcg@20",
-                    method=method,
-                    params=values,
-                )
-            )
-        )
+    params = {"tau": 0.1 + 0.2, "include_positive": False, "epochs": 7, "model": "lightgcn", "n_layers": 2}
+    for method, values in (("sl", params | {"learning_rate": 1e-05}), ("edlae", {"lam": 1e-05, "p": 0.3})):
+        words = shlex.split(command(entry("ml", method, method=method, params=values)))
         assert words[:6] == ["rankbench", "run", "ml", method, "--fit-on", "train"]
         read = {name: scalar(value) for name, _, value in (word.partition("=") for word in words[6:])}
         assert configure(method, read) == configure(method, values)

@@ -212,3 +212,16 @@ def test_a_method_has_its_style_by_its_place_and_no_two_of_many_are_equal():
     assert len({(found[arm].colour, found[arm].dash) for arm in arms[:35]}) == 35
     assert styles(arms[:7]) == {arm: found[arm] for arm in arms[:7]}
     assert len({*DASHES}) == 5 and {each.marker for each in found.values()} == {*page.MARKS}
+
+
+def test_effects_of_many_arms_are_one_light_picture(make_run, tmp_path):
+    rng = np.random.default_rng(1)
+    runs = [
+        make_run("search", f"arm {a}", float(rng.uniform(0.1, 0.3)), dataset="xy"[a % 2],
+                 params={"lr": float(10 ** rng.uniform(-4, -1)), "decay": [0.0, 1e-6, 1e-3][i % 3]})
+        for a in range(13) for i in range(8)
+    ]  # fmt: skip
+    path = draw(search_figure(runs, "ndcg@20", styles(f"arm {a}" for a in range(13))), tmp_path / "search.png", dpi=60)
+    wide, high = size_of(path)
+    # Two panels an arm and one of names, six in a line.
+    assert path.stat().st_size < 400_000 and high / wide == pytest.approx(5 * 1.5 / (6 * 2.1), rel=0.02)

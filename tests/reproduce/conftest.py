@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 from rankbench.reproduce.catalogue import paper_tables
-from rankbench.reproduce.evidence import Evidence, used_params
-from rankbench.reproduce.ledger_records import StoredFit
+from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import rows_of
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, write_record
+
+from .stored import stored
 
 TABLE_1 = """\
 name: toy-table1
@@ -59,6 +60,17 @@ def home(environment, tmp_path, monkeypatch):
     return replace(environment, home=tmp_path / "home")
 
 
+@pytest.fixture
+def toy(home):
+    """toy(text) → the tables of an experiment file that comes in place of the second table."""
+
+    def tables(text):
+        (home.home / "experiments" / "toy_table2.yaml").write_text(text)
+        return [table for table in paper_tables(home) if table.spec.name == "toy-table2"]
+
+    return tables
+
+
 TABLE_WITH_CLAIMS = """\
 name: toy-table2
 published: {paper: Toy, table: 2}
@@ -76,10 +88,9 @@ final: {seeds: [0, 1]}
 
 
 @pytest.fixture
-def measured(home):
+def measured(home, toy):
     """A is far above B and C, which differ by chance alone."""
-    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE_WITH_CLAIMS)
-    (table,) = [each for each in paper_tables(home) if each.name == "toy/2"]
+    (table,) = toy(TABLE_WITH_CLAIMS)
     evidence = Evidence(home.results / "evidence")
     rng = np.random.default_rng(0)
     for row, mean in zip(rows_of([table]), (0.5, 0.3, 0.3), strict=True):
@@ -94,19 +105,5 @@ def measured(home):
             users = pa.table({"user": [f"u{i}" for i in range(400)], "recall@20": values.astype(np.float32)})
             write_record(home.results / "reproduce" / "records", record, users)
             cells = {"recall@20": (float(values.mean()), float(values.mean() - 0.01), float(values.mean() + 0.01))}
-            params = used_params(config)
-            evidence.add(
-                StoredFit(
-                    dataset="synthetic",
-                    card=row.card_key,
-                    fingerprint="f",
-                    method=config.method,
-                    params=params,
-                    fit_on=part,
-                    seed=seed,
-                    dtype="float32",
-                    metrics=cells,
-                    run=run,
-                )
-            )
+            evidence.add(stored(row, config, cells, seed))
     return table, evidence

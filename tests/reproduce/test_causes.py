@@ -5,7 +5,6 @@ import json
 import pytest
 
 from rankbench.cli import _main
-from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import by_cause, counts, off_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
@@ -32,9 +31,8 @@ METRICS = {"recall@20": (0.2, 0.199, 0.201), "ndcg@20": (0.3, 0.28, 0.32)}
 
 
 @pytest.fixture
-def tables(home):
-    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
-    return [table for table in paper_tables(home) if table.name == "toy/2"]
+def tables(toy):
+    return toy(TABLE)
 
 
 @pytest.fixture

@@ -1,15 +1,14 @@
 """Published time and memory are compared as ratios to one row."""
 
-import dataclasses
-
 import pytest
 
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.costs import cost_cells
 from rankbench.reproduce.counts import counts
-from rankbench.reproduce.evidence import Evidence, used_params
-from rankbench.reproduce.ledger_records import StoredFit
+from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import rows_of
+
+from .stored import stored
 
 TABLE = """\
 name: toy-table2
@@ -23,20 +22,13 @@ not_run: [{name: Magic, why: not built, costs: {synthetic: {minutes: 1}}}]
 
 
 @pytest.fixture
-def rows(home):
-    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
-    tables = [table for table in paper_tables(home) if table.name == "toy/2"]
-    return list(rows_of(tables))
+def rows(toy):
+    return list(rows_of(toy(TABLE)))
 
 
-def fit(row, seconds, gigabytes, evidence, **about):
-    config = row.setting("printed", evidence)
-    line = StoredFit(
-        dataset="synthetic", card=row.card_key, fingerprint="f", method=config.method, params=used_params(config),
-        fit_on=row.part(config), seed=0, dtype="float32", seconds={"fit": seconds}, peak_memory_gb=gigabytes, threads=2,
-        cpu="one",
-    )  # fmt: skip
-    evidence.add(dataclasses.replace(line, **about))
+def fit(row, seconds, gigabytes, evidence, seed=0, **about):
+    about = {"threads": 2, "cpu": "one", "seconds": {"fit": seconds}, "peak_memory_gb": gigabytes} | about
+    evidence.add(stored(row, row.setting("printed", evidence), {}, seed, **about))
 
 
 def test_a_cost_is_a_ratio_to_that_of_the_base_row(rows, tmp_path):

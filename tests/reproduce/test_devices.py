@@ -3,7 +3,6 @@
 import pytest
 from scipy import stats
 
-from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.devices import Shift, fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import rows_of
@@ -23,9 +22,8 @@ arms:
 
 
 @pytest.fixture
-def rows(home):
-    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
-    return list(rows_of([table for table in paper_tables(home) if table.spec.name == "toy-table2"]))
+def rows(toy):
+    return list(rows_of(toy(TABLE)))
 
 
 def measure(row, evidence, on_processors, on_gpu):

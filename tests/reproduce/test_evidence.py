@@ -14,16 +14,9 @@ from rankbench.reproduce.ledger_records import StoredFit, StoredSearch
 def fit(seed=0, value=0.3, **params):
     config = configure("ials", params)
     return StoredFit(
-        dataset="d",
-        card="c",
-        fingerprint="f",
-        method="ials",
-        params=used_params(config),
-        fit_on="train",
-        seed=seed,
-        dtype="float32",
-        metrics={"recall@20": (value, 0.2, 0.4)},
-    )
+        dataset="d", card="c", fingerprint="f", method="ials", params=used_params(config), fit_on="train", seed=seed,
+        dtype="float32", metrics={"recall@20": (value, 0.2, 0.4)},
+    )  # fmt: skip
 
 
 def test_what_is_added_is_read_again(tmp_path):

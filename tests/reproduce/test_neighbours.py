@@ -136,3 +136,10 @@ def test_a_row_whose_values_are_elsewhere_still_lies_between_two_others(home, me
     (home.results / "A-1").rename(records / "final-A-1")
     found = stored(home, Evidence(evidence.folder), table)
     assert found != first and [(pair.better, pair.than) for pair in found.pairs] == [(p.better, p.than) for p in first.pairs]
+
+
+def test_one_row_has_no_neighbour(home, measured):
+    table, evidence = measured
+    for path in (home.results / "reproduce" / "records").glob("final-[BC]-*"):
+        path.rename(home.results / path.name)
+    assert stored(home, evidence, table) is None

@@ -2,7 +2,6 @@
 
 import pytest
 
-from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredSearch
 from rankbench.reproduce.pages import write_pages
@@ -34,9 +33,8 @@ search: {choose: {metric: recall@20}}
 
 
 @pytest.fixture
-def rows(home):
-    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
-    return list(rows_of([table for table in paper_tables(home) if table.spec.name == "toy-table2"]))
+def rows(toy):
+    return list(rows_of(toy(TABLE)))
 
 
 def test_a_page_says_where_chosen_settings_come_from(rows, home, tmp_path):

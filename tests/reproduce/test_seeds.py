@@ -2,7 +2,6 @@
 
 import pytest
 
-from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.required_fits import rows_of
@@ -26,9 +25,8 @@ NDCG = {"steady": (0.5, 0.5, 0.5), "wide": (0.29, 0.30, 0.31), "two seeds": (0.1
 
 
 @pytest.fixture
-def tables(home):
-    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
-    return [table for table in paper_tables(home) if table.name == "toy/2"]
+def tables(toy):
+    return toy(TABLE)
 
 
 @pytest.fixture
@@ -58,3 +56,8 @@ def test_the_page_has_both_kinds_of_training(tables, evidence, home, tmp_path):
     assert ["validation chooses the epoch", "1", "3.33 %", "3.33 %", "10.00 %"] in rows
     assert ["fixed", "1", "0.00 %", "0.00 %", "5.00 %"] in rows
     assert ["wide", "toy/2", "synthetic", "ndcg@20", "3", "0.3000", "3.33 %", "10.00 %"] in rows
+
+
+def test_a_paper_without_several_seeds_has_no_such_section(tables, home, tmp_path):
+    write_pages(tmp_path, tables, Evidence(home.home / "nothing"), home)
+    assert "How much the seed matters" not in (tmp_path / "toy.md").read_text()

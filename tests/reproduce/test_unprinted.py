@@ -3,7 +3,6 @@
 import pytest
 
 from rankbench.core.errors import ConfigError
-from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import rows_of
 
@@ -32,11 +31,9 @@ arms:
 """
 
 
-def test_values_of_an_arm_go_before_those_of_the_file(home):
-    (home.home / "experiments" / "toy_table2.yaml").write_text(TABLE)
+def test_values_of_an_arm_go_before_those_of_the_file(home, toy):
     evidence = Evidence(home.home / "experiments" / "evidence")
-    (table,) = [table for table in paper_tables(home) if table.spec.name == "toy-table2"]
-    a, b, c = rows_of([table], ["synthetic"])
+    a, b, c = rows_of(toy(TABLE), ["synthetic"])
     settings = [row.setting("printed", evidence).params for row in (a, b)]
     assert [(p.iterations, p.alpha0, p.lam) for p in settings] == [(3, 0.5, 0.01), (3, 0.1, 0.1)]
     with pytest.raises(ConfigError, match=r"C: printed\.synthetic: no lam; state it here or in unprinted"):
