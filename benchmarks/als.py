@@ -41,11 +41,10 @@ from rankbench.experiment.methods import registered
 from rankbench.fitting.context import Context
 from rankbench.fitting.executors import ThreadMap
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
-from rankbench.solvers.als.fit import Counts
+from rankbench.solvers.als.fit import ALSParams, Counts
 from rankbench.solvers.als.half_step import HalfStep, objective, of_items, of_users
-from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.factorisation.ials import IALS
-from rankbench.solvers.factorisation.rg2 import RG2
+from rankbench.solvers.factorisation.rg import RG2
 from rankbench.tracking.environment import describe_environment
 
 # iALS's own, near what a search finds on Gowalla.

@@ -85,7 +85,7 @@ def join(given: argparse.Namespace) -> None:
 
         from rankbench.cluster.ray_map import RayMap
         from rankbench.experiment.methods import registered
-        from rankbench.solvers.tiled.fit import fit_tiled
+        from rankbench.solvers.tiled.recommender import fit_tiled
 
         solver, flow, start = registered().get("ease"), RayMap().flow(), time.perf_counter()
         fit_tiled(some_data(given.n_items), [(solver, solver.params(lam=20.0))], given.folder, 10**11, flow=flow)
@@ -128,7 +128,7 @@ def measure(title: str, n: int, nodes, folder: Path, kill_in: str) -> np.ndarray
     from rankbench.data.splits import Holdout
     from rankbench.evaluation.columns import rank_by_columns_on
     from rankbench.experiment.methods import registered
-    from rankbench.solvers.tiled.fit import fit_tiled
+    from rankbench.solvers.tiled.recommender import fit_tiled
 
     X = some_data(n)
     rng = np.random.default_rng(1)

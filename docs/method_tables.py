@@ -7,7 +7,7 @@ import dataclasses
 from rankbench.experiment.methods import registered
 from rankbench.fitting.method import ClosedForm, Iterative, Method
 from rankbench.models.spec import registered as encoders
-from rankbench.solvers.als.params import ALSParams
+from rankbench.solvers.als.fit import ALSParams
 from rankbench.training.autoencoders.multivae import Autoencoder
 from rankbench.training.methods import Trained
 from rankbench.training.params import TrainingParams

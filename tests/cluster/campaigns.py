@@ -36,7 +36,7 @@ from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
 from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als import half_step
-from rankbench.solvers.tiled.fit import fit_tiled
+from rankbench.solvers.tiled.recommender import fit_tiled
 
 half_step.BLOCK_CYCLES = 9e6  # small blocks, so that a half step has many
 DIM = 128

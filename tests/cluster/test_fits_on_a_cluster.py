@@ -28,7 +28,7 @@ from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
 from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.tiled.inverse import tiled_inverse
-from rankbench.solvers.tiled.fit import fit_tiled
+from rankbench.solvers.tiled.recommender import fit_tiled
 
 folder, n = Path(sys.argv[1]), 2000
 rng = np.random.default_rng(0)

@@ -15,8 +15,7 @@ from rankbench.evaluation.columns import rank_by_columns_on
 from rankbench.evaluation.ranking import rank
 from rankbench.experiment.methods import registered
 from rankbench.fitting.recommenders import LinearRecommender
-from rankbench.solvers.tiled.fit import fit_tiled
-from rankbench.solvers.tiled.recommender import TiledLinearRecommender
+from rankbench.solvers.tiled.recommender import TiledLinearRecommender, fit_tiled
 
 SEEDS = st.integers(0, 2**32 - 1)
 

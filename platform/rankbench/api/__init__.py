@@ -23,8 +23,9 @@ from rankbench.api.sweep import sweep
 from rankbench.core.errors import ConfigError, RankbenchError
 from rankbench.core.memory import Spill
 from rankbench.data.prepare import Dataset
+from rankbench.experiment.evaluation import Evaluation
 from rankbench.experiment.execution import Execution
-from rankbench.experiment.fitted_model import Evaluation, Model, load
+from rankbench.experiment.fitted_model import Model, load
 
 __all__ = [
     "ConfigError", "Dataset", "Evaluation", "Execution", "Model", "RankbenchError", "Results", "Spill", "compare", "dataset",

@@ -14,7 +14,8 @@ from rankbench.core.plain import whole_number
 from rankbench.core.registry import nearest
 from rankbench.evaluation.metrics import metric_set
 from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
-from rankbench.experiment.fitted_model import Evaluation, Model
+from rankbench.experiment.evaluation import Evaluation
+from rankbench.experiment.fitted_model import Model
 from rankbench.judge.compare import compare as compare_values
 
 

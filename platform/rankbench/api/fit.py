@@ -13,8 +13,9 @@ from rankbench.core.plain import plain, plain_mapping, whole_number
 from rankbench.data.blocks import union
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import Progress
-from rankbench.experiment.fitted_model import PARTS, FittedOn, Model, Part
+from rankbench.experiment.fitted_model import PARTS, Model
 from rankbench.experiment.job import Job, configure
+from rankbench.experiment.model_files import FittedOn, Part
 from rankbench.experiment.run import load_and_fit
 
 

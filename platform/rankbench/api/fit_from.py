@@ -14,8 +14,9 @@ from rankbench.core.registry import nearest
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import Progress
-from rankbench.experiment.fitted_model import Model, Part
+from rankbench.experiment.fitted_model import Model
 from rankbench.experiment.job import MethodConfig, configure
+from rankbench.experiment.model_files import Part
 from rankbench.schema.datasets import card_of, with_split_seed
 from rankbench.schema.find import find
 from rankbench.sweeps.sweep import changed_code

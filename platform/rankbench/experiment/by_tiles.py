@@ -20,8 +20,7 @@ from rankbench.experiment.job import Job, MethodConfig
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.flow import Flow
 from rankbench.fitting.method import ClosedForm
-from rankbench.solvers.tiled.fit import fit_tiled
-from rankbench.solvers.tiled.recommender import TiledLinearRecommender
+from rankbench.solvers.tiled.recommender import TiledLinearRecommender, fit_tiled
 
 COLUMNS = 512 << 20  # bytes of a matrix's columns that a worker of a cluster holds
 

@@ -93,13 +93,8 @@ def seconds(job: Job, size: Size, cpus: int, workers: int = 1) -> float:
     first = job.configs[0]
     fit = _FIT[first.spec.cost](first, size, cpus, job.dtype) * first.spec.pace
     n_rankings = _rankings(job)
-    total = (
-        START
-        + (WORKERS_START if workers > 1 else 0)
-        + fit
-        + _ranking(first, size, size.ranked, n_rankings, cpus)
-        + n_rankings * size.ranked * MEASURED
-    )
+    total = START + (WORKERS_START if workers > 1 else 0) + fit
+    total += _ranking(first, size, size.ranked, n_rankings, cpus) + n_rankings * size.ranked * MEASURED
     if first.stopping and job.fit_on == "train":
         evaluations = _iterations(first) / (first.stopping.eval_every or evaluations_every(job, size))
         total += evaluations * _ranking(first, size, min(size.ranked, valid_users(first)), 1, cpus)
@@ -178,9 +173,8 @@ def _low_rank(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
 def _als(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     rows, dim = size.users + size.items, config.params.embedding_dim
     own = 2 * size.interactions * dim**2 + rows * dim**3 / 3
-    return (
-        _iterations(config) * (own * ROW_SYSTEM + (2 * size.interactions * GATHERED + rows * ROW) * dim) * _width(dtype) / cpus
-    )
+    gathered = (2 * size.interactions * GATHERED + rows * ROW) * dim
+    return _iterations(config) * (own * ROW_SYSTEM + gathered) * _width(dtype) / cpus
 
 
 def _iterative(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:

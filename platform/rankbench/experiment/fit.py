@@ -14,7 +14,7 @@ from rankbench.experiment.by_tiles import fit_by_tiles, needs_tiles
 from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.forms import checked_model
 from rankbench.experiment.job import MethodConfig
-from rankbench.fitting.drive import Fit, Row, Validation, drive, result_of
+from rankbench.fitting.drive import Row, Validation, drive, result_of
 from rankbench.fitting.method import ClosedForm, Direct, Iterative
 from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step
@@ -58,11 +58,16 @@ def fit_stepwise(
     match first.spec:
         case Iterative() as iterative:
             limit = iterative.limit(first.params)
-            curves = drive(
+
+            def on_step(step: Step) -> Row:
+                row = observe(step) if observe else {}
+                progress("fit", step.number, limit)
+                return row
+
+            fit = yield from drive(
                 lambda start: iterative.steps(X, first.params, seed, number, context, start),
-                limit, validation, observe, execution.checkpoints,
+                limit, validation, on_step, execution.checkpoints,
             )  # fmt: skip
-            fit = yield from _reported(curves, limit, progress)
             return Fitted([checked_model(fit.model, X, iterative.name)] * len(configs), fit.curve, fit.iterations, fit.paused)
         case Direct() as method:
             return Fitted([checked_model(method.fit(X, first.params, seed), X, method.name)] * len(configs))
@@ -97,17 +102,3 @@ def _inversion(device: str) -> Invert:
     from rankbench.training.device import spd_inverse_on_
 
     return lambda C, progress: spd_inverse_on_(C, device)
-
-
-def _reported(curves: Generator[list[Row], None, Fit], limit: int, progress: Progress) -> Generator[list[Row], None, Fit]:
-    """Pass the curves on, and report each iteration to `progress`."""
-    try:
-        while True:
-            curve = next(curves)
-            progress("fit", int(curve[-1]["iteration"]), limit)
-            yield curve
-    except StopIteration as end:
-        fit: Fit = end.value
-        return fit
-    finally:
-        curves.close()

@@ -1,37 +1,27 @@
-"""A fitted method with its ids and interactions: recommend, find similar items, evaluate, save and load."""
+"""A fitted method with its ids and interactions: recommend, find similar items and evaluate."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from html import escape
-from math import prod
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
-from pydantic import Field, TypeAdapter
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
-from typing_extensions import TypedDict
 
-from rankbench.core.config import read_json
 from rankbench.core.display import as_html, as_text
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, DataError, StorageError, first_line, require, shown
-from rankbench.core.files import atomic_folder, sha256_of, write_json
+from rankbench.core.errors import ConfigError, first_line, require, shown
 from rankbench.core.memory import available_memory
 from rankbench.core.plain import whole_number
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus, pinned
-from rankbench.core.wording import SHA256
-from rankbench.data.blocks import csr_from_pairs, csr_from_parts
+from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.protocols.link_prediction import same_id
@@ -39,101 +29,19 @@ from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import rank_all
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set, require_within
 from rankbench.evaluation.ranking import Ranking, rank
-from rankbench.evaluation.summary import Interval, summarise
-from rankbench.experiment import methods
-from rankbench.experiment.forms import misfit, misshapen
+from rankbench.evaluation.summary import summarise
+from rankbench.experiment.evaluation import Evaluation
 from rankbench.experiment.job import configure
-from rankbench.experiment.model_files import most_values, shapes_in, vocabulary
+from rankbench.experiment.model_files import FittedOn, Part, load_model, save_model
 from rankbench.experiment.run import require_fold_in
 from rankbench.fitting.pair_recommender import PairRecommender
-from rankbench.fitting.recommenders import (
-    AutoencoderRecommender,
-    FactorRecommender,
-    LinearRecommender,
-    LowRankRecommender,
-    Recommender,
-)
-from rankbench.solvers.als.fold_in import FoldInRecommender
-from rankbench.solvers.tiled.matrix import TiledMatrix
+from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
 log = logging.getLogger(__name__)
 Unknown = Literal["skip", "popularity", "error"]
 UNKNOWN = get_args(Unknown)
-_Form = Literal["linear", "low-rank", "factors", "factors with fold-in", "linear by tiles", "autoencoder", "pairs"]
-_FORMS: dict[_Form, type[Recommender]] = {
-    "linear": LinearRecommender,
-    "low-rank": LowRankRecommender,
-    "factors": FactorRecommender,
-    "factors with fold-in": FoldInRecommender,
-    "linear by tiles": TiledLinearRecommender,
-    "autoencoder": AutoencoderRecommender,
-    "pairs": PairRecommender,
-}
-_ABOUT, _ARRAYS = "model.json", "arrays.safetensors"
-_TILES = "tiles"  # the folder of a matrix that is solved by tiles
-Part = Literal["train", "train+valid", "all"]
 PARTS = {"train": "train", "train+valid": "train and valid", "all": "train, valid and test"}  # in words
-
-
-class FittedOn(TypedDict):
-    """The dataset of a saved model: its card, by name or path, and the changes to it."""
-
-    card: str
-    changes: NotRequired[dict[str, Any]]
-    name: str
-    fingerprint: str
-    self_excluded: NotRequired[bool]  # whether an item with the user's own id is not a candidate
-
-
-@dataclass(frozen=True)
-class _About:
-    """The content of model.json."""
-
-    form: _Form
-    method: str
-    params: dict[str, Any]
-    dataset: FittedOn
-    fit_on: Part
-    seed: Annotated[int, Field(ge=0)]
-    users: list[Any]  # checked by `vocabulary`, because pydantic would note an error for each of millions
-    items: list[Any]
-    sha256: Annotated[str, Field(pattern=SHA256)]  # of the arrays
-    iterations: int | None = None
-    format: Literal[1] = 1
-
-
-@dataclass(frozen=True, repr=False)
-class Evaluation:
-    """`metrics`: name → mean with its 95 % interval. `per_user`: one row per user with held-out items, by raw id; a metric that
-    is a ratio of two sums has a second column with the weights of the users. `dataset` is the fingerprint of the data and
-    `measured_on` the part, so that only results on the same data are compared. `left_out`: number of users with held-out items
-    who have no history.
-    """
-
-    metrics: dict[str, Interval]
-    per_user: pd.DataFrame
-    method: str = ""
-    dataset: str = ""
-    measured_on: str = "test"
-    left_out: int = 0
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row per metric: mean, and low and high of its 95 % interval, which are missing for metrics of whole lists."""
-        rows = [asdict(interval) for interval in self.metrics.values()]
-        return pd.DataFrame(rows, index=pd.Index(self.metrics, name="metric"))
-
-    def __repr__(self) -> str:
-        return f"{self._title}\n{self.table.round(4).to_string(na_rep='')}"
-
-    def _repr_html_(self) -> str:
-        return f"<strong>{escape(self._title)}</strong>{self.table.to_html(float_format='{:.4f}'.format, na_rep='')}"
-
-    @property
-    def _title(self) -> str:
-        left_out = f" ({self.left_out:,} without history left out)" if self.left_out else ""
-        return f"Evaluation of {self.method or 'a ranking'} on {self.measured_on}, {len(self.per_user):,} users{left_out}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,7 +107,7 @@ class Model:
         rows = found[~cold]
         users = self.users.take(pa.array(rows))
         lists = self._best("user", users, rows, self.history[rows], k, filter_seen, excluded=self._own_items(users))
-        return _in_order(lists.set_axis(np.flatnonzero(~cold)[lists.index]), others)
+        return _in_order(lists, cold, others)
 
     def recommend_new(
         self,
@@ -241,7 +149,7 @@ class Model:
         # Rows beyond those of the fitted users, whose vectors must not be used.
         rows = len(self.users) + np.flatnonzero(~cold)
         lists = self._best("user", users.dictionary.filter(pa.array(~cold)), rows, history[~cold], k, filter_seen)
-        return _in_order(lists.set_axis(np.flatnonzero(~cold)[lists.index]), others)
+        return _in_order(lists, cold, others)
 
     def _of_unknown(self, ids: pa.Array, cold: np.ndarray, k: int, how: Unknown, warn: Callable[[str], Any]) -> pd.DataFrame:
         """Return the lists of the unknown users among `ids`, those of the mask `cold`, and warn of them. The index
@@ -396,80 +304,13 @@ class Model:
         model.json has the checksum of the arrays; tiles have none. Raises ConfigError if the folder exists.
         """
         folder = _folder(folder)
-        require(not folder.exists(), f"{folder}: already exists; choose another folder")
-        form = next(name for name, cls in _FORMS.items() if type(self.recommender) is cls)
-        arrays = {f"model.{name}": getattr(self.recommender, name) for name in _arrays_of(type(self.recommender))}
-        arrays |= {"history.indptr": self.history.indptr, "history.indices": self.history.indices}
-        with atomic_folder(folder) as scratch:
-            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, scratch / _ARRAYS)
-            about = _About(
-                form=form,
-                method=self.method,
-                params=self.params,
-                dataset=self.dataset,
-                fit_on=self.fit_on,
-                seed=self.seed,
-                users=self.users.to_pylist(),
-                items=self.items.to_pylist(),
-                sha256=sha256_of(scratch / _ARRAYS),
-                iterations=self.iterations,
-            )
-            write_json(scratch / _ABOUT, vars(about))
-            if isinstance(self.recommender, TiledLinearRecommender):
-                self.recommender.C.keep_in(scratch / _TILES)
+        save_model(self, folder)
         return folder
-
-
-def _require_fit(model: Recommender, indptr: np.ndarray, indices: np.ndarray, n_users: int, n_items: int, folder: Path) -> None:
-    """Raise DataError unless the shapes of all arrays fit the ids, because compiled loops do not check them."""
-    if problem := misfit(model, n_users, n_items):
-        raise DataError(f"{folder}: {problem} and does not fit the ids")
-    lengths, ends = np.diff(indptr), (indptr.flat[0], indptr.flat[-1]) if len(indptr) == n_users + 1 else (0, -1)
-    inside = not len(indices) or (indices.min() >= 0 and indices.max() < n_items)
-    flat = indptr.ndim == indices.ndim == 1
-    if not flat or ends != (0, len(indices)) or (lengths < 0).any() or not inside:
-        raise DataError(f"{folder}: the histories do not fit the ids")
-
-
-def _arrays_of(form: type) -> list[str]:
-    """Return the fields that are saved as arrays."""
-    elsewhere = ("C", "first", "held") if form is TiledLinearRecommender else ()
-    return [each.name for each in dataclasses.fields(form) if each.name not in elsewhere]
 
 
 def load(folder: str | Path) -> Model:
     """Load a model that `save` wrote. Raises DataError naming the file if it is missing, damaged or of another format."""
-    folder = _folder(folder)
-    shapes = shapes_in(folder / _ARRAYS)
-    about = read_json(folder / _ABOUT, TypeAdapter(_About), "a saved model", most_values(shapes))
-    # Parameters from a file are checked like any input.
-    try:
-        spec = methods.method(about.method)
-    except ConfigError:
-        plugin = "if a plugin has it, load the plugin first: --plugin FILE, or rb.plugin(FILE)"
-        raise DataError(f"{folder}: unknown method {shown(about.method)}; {plugin}") from None
-    spec.configure(about.params, f"{folder}/{_ABOUT}")
-    cls = _FORMS[about.form]
-    expected = {f"model.{name}" for name in _arrays_of(cls)} | {"history.indptr", "history.indices"}
-    if wrong := expected ^ {*shapes}:
-        raise DataError(f"{folder / _ARRAYS}: {shown(min(wrong))} does not belong there, or is missing; fit the model again")
-    users, items = (vocabulary(getattr(about, name), f"{folder / _ABOUT}: {name}") for name in ("users", "items"))
-    rows, values = shapes["history.indptr"], prod(shapes["history.indices"])
-    mine = {name.removeprefix("model."): shape for name, shape in shapes.items()}
-    if (rows != (len(users) + 1,) or values > len(users) * len(items)) or misshapen(cls, mine, len(users), len(items)):
-        raise DataError(f"{folder / _ARRAYS}: the shapes of its arrays do not fit the ids; fit the model again")
-    try:
-        if about.sha256 != sha256_of(folder / _ARRAYS):
-            raise DataError(f"{folder / _ARRAYS}: damaged: {_ABOUT} has another checksum; fit the model again")
-        arrays = load_file(folder / _ARRAYS)
-        matrix = {"C": TiledMatrix(folder / _TILES)} if cls is TiledLinearRecommender else {}
-        recommender = cls(**matrix, **{name: arrays[f"model.{name}"] for name in _arrays_of(cls)})
-        _require_fit(recommender, arrays["history.indptr"], arrays["history.indices"], len(users), len(items), folder)
-        history = csr_from_parts(arrays["history.indptr"], arrays["history.indices"], len(items))
-        kept = about.dataset, about.fit_on, about.seed, users, items, history, about.iterations
-        return Model(recommender, about.method, about.params, *kept)
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, SafetensorError, StorageError) as error:
-        raise DataError(f"{folder}: not a saved model ({type(error).__name__}: {first_line(error)})") from None
+    return Model(**load_model(_folder(folder)))
 
 
 def _folder(folder: Any) -> Path:
@@ -508,8 +349,9 @@ def _find(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:
     return pc.fill_null(pc.index_in(ids, value_set=vocabulary), -1).to_numpy(zero_copy_only=False)
 
 
-def _in_order(lists: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """Return the lists of known and of other users in the order of their index."""
+def _in_order(lists: pd.DataFrame, cold: np.ndarray, others: pd.DataFrame) -> pd.DataFrame:
+    """Return the lists of the users who are not `cold` and those of the others, in the order in which they were asked for."""
+    lists = lists.set_axis(np.flatnonzero(~cold)[lists.index])
     frames = [frame for frame in (lists, others) if len(frame)] or [lists]
     if len({frame["user"].dtype for frame in frames}) > 1:  # users are numbers, and the id of an unknown one is a word
         frames = [frame.assign(user=frame["user"].astype(str)) for frame in frames]

@@ -20,16 +20,23 @@ from rankbench.fitting.recommenders import (
 from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
-# i: items, u: users, n: items + 1, any other letter: a dimension that several arrays share
-_SHAPES: dict[type, dict[str, str]] = {
-    LinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
-    LowRankRecommender: {"A": "ik", "B": "ik", "alpha": "i"},
-    FactorRecommender: {"U": "uk", "V": "ik"},
-    FoldInRecommender: {"U": "uk", "V": "ik", "loss": "n5"},
-    TiledLinearRecommender: {"C": "ii", "beta": "i", "alpha": "i"},
-    AutoencoderRecommender: {"Q1": "ia", "q1": "a", "Q2": "ad", "q2": "d", "P1": "db", "p1": "b", "V": "iv"},
-    PairRecommender: {"A": "uh", "C": "ih", "U": "uk", "V": "ik", "mix": "kh", "direct": "k"},  # it checks the others itself
+# The name of each form in saved models, and the shapes of its arrays. i: items, u: users, n: items + 1, any other letter: a
+# dimension that several arrays share.
+_FORMS: dict[str, tuple[type[Recommender], dict[str, str]]] = {
+    "linear": (LinearRecommender, {"C": "ii", "beta": "i", "alpha": "i"}),
+    "low-rank": (LowRankRecommender, {"A": "ik", "B": "ik", "alpha": "i"}),
+    "factors": (FactorRecommender, {"U": "uk", "V": "ik"}),
+    "factors with fold-in": (FoldInRecommender, {"U": "uk", "V": "ik", "loss": "n5"}),
+    "linear by tiles": (TiledLinearRecommender, {"C": "ii", "beta": "i", "alpha": "i"}),
+    "autoencoder": (
+        AutoencoderRecommender,
+        {"Q1": "ia", "q1": "a", "Q2": "ad", "q2": "d", "P1": "db", "p1": "b", "V": "iv"},
+    ),
+    # It checks its other arrays itself.
+    "pairs": (PairRecommender, {"A": "uh", "C": "ih", "U": "uk", "V": "ik", "mix": "kh", "direct": "k"}),
 }
+FORMS = {name: form for name, (form, _) in _FORMS.items()}
+_SHAPES = dict(_FORMS.values())
 
 
 def misshapen(form: type, shapes: Mapping[str, tuple[int, ...]], n_users: int, n_items: int) -> str:

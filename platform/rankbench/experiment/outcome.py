@@ -12,6 +12,7 @@ import pyarrow as pa
 from rankbench.core.errors import RankbenchError
 from rankbench.data.prepare import Dataset
 from rankbench.experiment.job import Job, MethodConfig
+from rankbench.fitting.drive import Row
 from rankbench.fitting.recommenders import Recommender
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import DatasetInfo, RunRecord
@@ -48,21 +49,14 @@ def base_record(job: Job, config: MethodConfig, dataset: DatasetInfo, started_at
 
 def failure(job: Job, config: MethodConfig, error: BaseException | str) -> RunRecord:
     """Return the record of a run that failed, with the reason in one line."""
-    if isinstance(error, RankbenchError):
-        reason = str(error)
-    else:
-        reason = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
-    return _unfinished(job, config, "failed", reason, [])
+    of_itself = isinstance(error, str | RankbenchError)
+    return stopped(job, config, str(error) if of_itself else f"{type(error).__name__}: {error}", [], "failed")
 
 
-def stopped(job: Job, config: MethodConfig, reason: str, curve: list[dict[str, float]]) -> RunRecord:
-    """Return the record of a run that the search stopped; `curve` has the evaluations on the validation set until then."""
-    return _unfinished(job, config, "stopped", reason, curve)
-
-
-def _unfinished(
-    job: Job, config: MethodConfig, status: Literal["failed", "stopped"], reason: str, curve: list[dict[str, float]]
+def stopped(
+    job: Job, config: MethodConfig, reason: str, curve: list[Row], status: Literal["failed", "stopped"] = "stopped"
 ) -> RunRecord:
+    """Return the record of a run that the search stopped; `curve` has the evaluations on the validation set until then."""
     record = base_record(job, config, DatasetInfo(job.card.name), now())
     error = " ".join(reason.split())[:500]
     return dataclasses.replace(record, status=status, error=error, curve=curve, fit_shared_by=len(job.configs))

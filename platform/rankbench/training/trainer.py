@@ -27,7 +27,7 @@ from rankbench.losses.spec import Loss, LossState, Sizes, row_losses
 from rankbench.models.exchange import Alone, Exchange, owned
 from rankbench.models.spec import EmbeddingModel, PairModel
 from rankbench.models.spec import registered as encoders
-from rankbench.solvers.als.start import fitted_ials
+from rankbench.solvers.factorisation.ials import fitted_ials
 from rankbench.training.adam import DenseAdam
 from rankbench.training.batches import Batch, Rows, touched_items
 from rankbench.training.draws import drawn_positives

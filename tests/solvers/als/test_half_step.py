@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import reference
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als import half_step as module
-from rankbench.solvers.als import reference
 from rankbench.solvers.als.half_step import Coefficients, HalfStep, moments, of_users
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 

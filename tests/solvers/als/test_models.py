@@ -5,6 +5,7 @@ import dataclasses
 import dense
 import numpy as np
 import pytest
+import reference
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,6 @@ from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
 from rankbench.fitting.executors import ThreadMap
 from rankbench.fitting.method import Iterative
-from rankbench.solvers.als import reference
 from rankbench.solvers.als.fit import Counts
 from rankbench.solvers.als.half_step import HalfStep, objective, of_items, of_users
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import reference
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als import half_step as module
-from rankbench.solvers.als import reference
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.half_step import Coefficients, HalfStep
 from rankbench.solvers.als.subspace import dealt, solve_subspaces, sweep_is_cheaper

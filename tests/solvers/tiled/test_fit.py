@@ -13,7 +13,7 @@ from rankbench.data.blocks import gram
 from rankbench.experiment.methods import registered
 from rankbench.fitting.recommenders import LinearRecommender, Recommender, score
 from rankbench.solvers.inverse.shared import fit_shared
-from rankbench.solvers.tiled.fit import fit_tiled
+from rankbench.solvers.tiled.recommender import fit_tiled
 
 pytestmark = pytest.mark.usefixtures("unflushed")
 

@@ -6,26 +6,59 @@ users, so with solver=exact a user's vector equals the vector that folding in th
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError
+from rankbench.core.params import Fixed, Range, param
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
 from rankbench.fitting.method import METHODS, Iterative
 from rankbench.fitting.step import Step, Steps
+from rankbench.fitting.stopping import Stopping
 from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.als.half_step import HalfStep, objective, of_items, of_users
-from rankbench.solvers.als.params import ALSParams
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
+
+
+@dataclass(frozen=True)
+class ALSParams(Stopping):
+    """Parameters that all methods fitted by alternating least squares share."""
+
+    embedding_dim: int = param(64, "dimension of the user and item vectors", Range(16, 512), gt=0)
+    iterations: int = param(16, "number of iterations, each of an item step and a user step", Range(1, 50), gt=0)
+    solver: Literal["exact", "cg", "subspace"] = param(
+        "exact",
+        "solver of each row's system: exact, a few steps of conjugate gradients (cg), or one sweep over subspaces as in iALS++",
+        Fixed("exact"),
+    )
+    cg_steps: int = param(
+        3, "number of conjugate-gradient steps per row, for solver = cg", Fixed(3), used=lambda p: p.solver == "cg", gt=0
+    )
+    subspace_dim: Literal[16, 32, 64, 128] = param(
+        16, "dimensions that are solved for at a time, for solver = subspace", Fixed(16), used=lambda p: p.solver == "subspace"
+    )
+    init_scale: float = param(
+        0.1, "items start normal with standard deviation init_scale / √embedding_dim", Range(0.01, 1), gt=0
+    )
+    tolerance: float = param(
+        0.0, "stop when an iteration lowers the loss by a smaller fraction than this; 0: never stop early", Fixed(0), ge=0
+    )
+
+    @property
+    def effort(self) -> int:
+        """What `HalfStep.solve` is told: the steps of cg, or the dimension of subspaces."""
+        return self.subspace_dim if self.solver == "subspace" else self.cg_steps
 
 
 @dataclass(frozen=True)
@@ -62,9 +95,22 @@ class Counts:
 
 
 def als(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
-    """Register the decorated function, (Counts, parameters) → QuadraticLoss, as a method of alternating least squares."""
+    """Register the decorated function, (Counts, parameters) → coefficients of a QuadraticLoss by name, as a method of
+    alternating least squares. A coefficient that is one number holds for all users or items.
 
-    def add(loss_of: Callable[[Counts, Any], QuadraticLoss]) -> Callable:
+    What is returned under the name of the function makes the loss.
+    """
+
+    def add(coefficients: Callable[[Counts, Any], dict[str, Any]]) -> Callable[[Counts, Any], QuadraticLoss]:
+        @wraps(coefficients)
+        def loss_of(n: Counts, p: Any) -> QuadraticLoss:
+            given = coefficients(n, p)
+            for each in dataclasses.fields(QuadraticLoss):
+                if each.name != "constant" and given.get(each.name) is not None:
+                    size = n.n_items if each.name == "reg_items" else n.n_users
+                    given[each.name] = np.full(size, given[each.name], np.float64)
+            return QuadraticLoss(**given)
+
         def steps(X: sp.csr_array, p: ALSParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
             with threadpool_limits(1, "blas"):  # `half_step.in_chunks` explains why
                 yield from alternate(X, loss_of, p, seed, dtype, context, start)

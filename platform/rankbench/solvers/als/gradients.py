@@ -12,9 +12,7 @@ import numba
 import numpy as np
 
 from rankbench.solvers.als.exact import exact_cycles
-from rankbench.solvers.als.simd import LANES, combine, prefetch_columns, products
-
-AHEAD = 32  # interactions between the one whose vector is read first and the one whose vector is prefetched
+from rankbench.solvers.als.simd import LANES, combine, products
 
 
 def steps_are_cheaper(m: np.ndarray, K: int, steps: int) -> np.ndarray:
@@ -57,8 +55,6 @@ def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h,
             u[k] = direction[k]
         # The residual b − A u, in two passes over the interactions: their scores, and the sum of what is left of the targets.
         for i in range(0, padded, LANES):
-            ahead = begin + i + AHEAD
-            prefetch_columns(flat, K, indices, min(ahead, len(indices)), min(ahead + LANES, len(indices)))
             products(flat, K, offsets, i, 0, direction, 0, dots, i)
         for i in range(padded):
             dots[i] = tau[i] - w1[row] * dots[i]

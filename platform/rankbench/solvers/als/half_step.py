@@ -5,10 +5,10 @@ The fixed side supplies the columns c, the other side the rows r. Each row minim
     xᵀ (w0_r G + reg_r I) x − 2 t0_r h·x + Σ_c (w1_r v_c (x·y_c)² − 2 t1_r τ_c x·y_c),    G = Σ_c g_c y_c y_cᵀ,  h = Σ_c η_c y_c
 
 where the second sum runs over the row's interactions, and G and h run over all columns. When the rows are users, v, τ, g and η
-are ones and w0, w1, t0 and t1 belong to the user; when the rows are items, it is the other way round. `reference.py` solves the
-same equations in twenty lines of NumPy: read it first. The code here is faster because it works in the eigenbasis of G, where
-the first matrix is diagonal for all rows at once. If interactions carry no weights, only a division is left (RG² needs no K x K
-system per row); otherwise `exact.py` or `gradients.py` solves the rest.
+are ones and w0, w1, t0 and t1 belong to the user; when the rows are items, it is the other way round.
+`tests/solvers/als/reference.py` solves the same equations in twenty lines of NumPy: read it first. The code here is faster
+because it works in the eigenbasis of G, where the first matrix is diagonal for all rows at once. If interactions carry no
+weights, only a division is left (RG² needs no K x K system per row); otherwise `exact.py` or `gradients.py` solves the rest.
 
 Rows are sorted by their number of interactions and grouped into blocks of equal work. The solution of a row does not depend on
 its block, so the bits are the same for any number of blocks, in one process or on a cluster.

@@ -40,8 +40,3 @@ class QuadraticLoss:
     def consistent(self) -> bool:
         """Whether both half steps minimise one objective."""
         return self.item_all_target is None
-
-
-def per_user(n_users: int, value: float | np.ndarray) -> np.ndarray:
-    """A value, or one value per user, as an array (n_users,) of float64."""
-    return np.broadcast_to(np.asarray(value, np.float64), (n_users,)).copy()

@@ -167,14 +167,11 @@ def gather_transposed(builder, source, offsets, o, shift, scale, s, target, t, t
 @kernel
 def prefetch(builder, source, width, offsets, o):
     """Prefetch the `width` elements of `source` at offsets[o]."""
-    _prefetch(builder, source, width, builder.load(builder.gep(offsets.data, [o])))
-
-
-def _prefetch(builder, source, width, offset) -> None:
     byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
     shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
     function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
     read, near, data = (ir.Constant(word, value) for value in (0, 2, 1))
+    offset = builder.load(builder.gep(offsets.data, [o]))
     with cgutils.for_range_slice(builder, integer(0), width, integer(LANES), ir.IntType(64)) as (k, _):
         pointer = builder.bitcast(builder.gep(source.data, [builder.add(offset, k)]), byte)
         builder.call(function, [pointer, read, near, data])
@@ -301,12 +298,3 @@ def _strips(builder, width, counts: tuple[int, ...]) -> Iterator[tuple]:
         end = builder.sub(width, builder.srem(width, strip))
         yield cgutils.for_range_slice(builder, begin, end, strip, ir.IntType(64)), count
         begin = end
-
-
-@kernel
-def prefetch_columns(builder, source, width, columns, begin, end):
-    """Prefetch the `width` elements of `source` of each of columns[begin:end]."""
-    index = ir.IntType(64)
-    with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
-        column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
-        _prefetch(builder, source, width, builder.mul(column, width))

@@ -19,9 +19,7 @@ import numba
 import numpy as np
 
 from rankbench.solvers.als.exact import exact_cycles, solve_lanes
-from rankbench.solvers.als.simd import LANES, TILE, combine, gather_transposed, outer, prefetch_columns, products
-
-AHEAD = 32  # interactions between the one whose vector is read first and the one whose vector is prefetched
+from rankbench.solvers.als.simd import LANES, TILE, combine, gather_transposed, outer, products
 
 
 def dealt(dim: int, size: int) -> np.ndarray:
@@ -120,8 +118,6 @@ def _begin(
     for i in range(m, m + -m % LANES):
         offsets[i] = zeros
     for i in range(0, m, LANES):
-        ahead = begin + i + AHEAD
-        prefetch_columns(flat, K, indices, min(ahead, len(indices)), min(ahead + LANES, len(indices)))
         products(flat, K, offsets, i, 0, u, 0, errors, i)
     for i in range(m):
         errors[i] = t1[row] * ratio[indices[begin + i]] - w1[row] * errors[i]

@@ -8,13 +8,10 @@ Users and items without interactions get zero vectors. The library `implicit` ca
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from rankbench.core.params import Range, param
-from rankbench.solvers.als.fit import Counts, als
-from rankbench.solvers.als.params import ALSParams
-from rankbench.solvers.als.quadratic_loss import QuadraticLoss, per_user
+from rankbench.solvers.als.fit import ALSParams, Counts, als
 
 
 @dataclass(frozen=True)
@@ -24,13 +21,8 @@ class WRMF(ALSParams):
 
 
 @als("wrmf", WRMF, families=("als",), title="WRMF: weighted squared error with one ridge", source="Hu et al., ICDM 2008")
-def wrmf(n: Counts, p: WRMF) -> QuadraticLoss:
-    return QuadraticLoss(
-        all_weight=per_user(n.n_users, 1),
-        all_target=per_user(n.n_users, 0),
-        weight=per_user(n.n_users, p.alpha),
-        target=per_user(n.n_users, 1 + p.alpha),
-        reg_users=per_user(n.n_users, p.lam),
-        reg_items=np.full(n.n_items, float(p.lam)),
-        constant=(1 + p.alpha) * n.total,
-    )
+def wrmf(n: Counts, p: WRMF) -> dict[str, Any]:
+    return {
+        "all_weight": 1, "all_target": 0, "weight": p.alpha, "target": 1 + p.alpha,
+        "reg_users": p.lam, "reg_items": p.lam, "constant": (1 + p.alpha) * n.total,
+    }  # fmt: skip

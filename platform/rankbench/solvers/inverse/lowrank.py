@@ -14,6 +14,7 @@ from rankbench.core.errors import DataError, NumericalError
 from rankbench.core.rng import stream
 from rankbench.data.blocks import gram
 from rankbench.fitting.method import Shift
+from rankbench.fitting.recommenders import LowRankRecommender
 from rankbench.fitting.thread_pool import in_order
 from rankbench.solvers.inverse.shared import inverse
 
@@ -52,11 +53,15 @@ class System:
         parts = list(in_order(lambda rows: self.C[rows] @ M, blocks, workers))
         return np.concatenate(parts).astype(np.float64, copy=False)
 
-    def spread(self, rows: np.ndarray, n_items: int) -> np.ndarray:
-        """Expand values of the system's items (n, ...) to all items (n_items, ...), with zeros for the others."""
-        out = np.zeros((n_items, *rows.shape[1:]))
-        out[self.items] = rows
-        return out
+    def model(self, n_items: int, U: np.ndarray, V: np.ndarray, alpha: np.ndarray) -> LowRankRecommender:
+        """W = UVᵀ + diag(alpha) over all items, with zeros for those that are not in the system."""
+
+        def spread(rows: np.ndarray) -> np.ndarray:
+            out = np.zeros((n_items, *rows.shape[1:]))
+            out[self.items] = rows
+            return out
+
+        return LowRankRecommender(spread(U), spread(V), spread(alpha))
 
 
 def system(X: sp.csr_array, p: float, lam: float) -> System:

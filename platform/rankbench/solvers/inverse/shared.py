@@ -25,11 +25,16 @@ def fit_shared(
     without training interactions gets a column of zeros, so its score is 0 for everyone.
     Raises NumericalError if the shifted Gram is not positive definite.
     """
-    shifts = {method.shift(p) for method, p in members}
-    require(len(shifts) == 1, f"configurations with {len(shifts)} different systems cannot share an inverse")
-    C = inverse(gram, shifts.pop(), progress, invert)
+    C = inverse(gram, common_shift(members), progress, invert)
     diag_C = np.diagonal(C).astype(np.float64)
     return [LinearRecommender(C, *scales(method, p, diag_C, gram.counts)) for method, p in members]
+
+
+def common_shift(members: Sequence[tuple[ClosedForm, Any]]) -> Shift:
+    """The shift that all members have."""
+    shifts = {method.shift(p) for method, p in members}
+    require(len(shifts) == 1, f"configurations with {len(shifts)} different systems cannot share an inverse")
+    return shifts.pop()
 
 
 def scales(method: ClosedForm, p: Any, diag_C: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

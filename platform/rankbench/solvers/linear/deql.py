@@ -20,6 +20,7 @@ import numpy as np
 from rankbench.core.errors import require
 from rankbench.core.params import Fixed, Params, Range, param
 from rankbench.fitting.method import Shift, closed_form
+from rankbench.solvers.linear.edlae import edlae
 
 P, A, B = "dropout probability", "emphasis on dropped entries; only b/a matters", "emphasis on kept entries"
 SMALLEST, LARGEST = 1e-100, 1e100  # emphases whose squares are numbers
@@ -135,4 +136,4 @@ for name, params, title in (
 )
 def zero_diagonal(diag_C: np.ndarray, counts: np.ndarray, p: DEQLL2) -> tuple[np.ndarray, np.ndarray]:
     """Return beta, alpha (n_items,): without row and column i, H loses e1 and e2, which leaves the system of EDLAE with λ'."""
-    return -1.0 / (diag_C * (1 - p.p)), np.full_like(diag_C, 1 / (1 - p.p))
+    return edlae(diag_C, counts, p)

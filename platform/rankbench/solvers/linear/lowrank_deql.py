@@ -50,5 +50,4 @@ def lowrank_deql(X: sp.csr_array, p: LowRankDEQL, seed: int) -> LowRankRecommend
     """
     on = system(X, p.p, p.lam)
     V = top_eigenvectors(on, p.embedding_dim, seed)
-    n_items = X.shape[1]
-    return LowRankRecommender(on.spread(regression(on, V) / (1 - p.p), n_items), on.spread(V, n_items), np.zeros(n_items))
+    return on.model(X.shape[1], regression(on, V) / (1 - p.p), V, np.zeros(len(V)))

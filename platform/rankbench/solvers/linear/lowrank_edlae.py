@@ -22,18 +22,16 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, cg
 
 from rankbench.core.errors import NumericalError
-from rankbench.core.params import Fixed, Params, Range, param
+from rankbench.core.params import Fixed, param
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import LowRankRecommender
 from rankbench.solvers.inverse.lowrank import System, system, top_eigenvectors
-from rankbench.solvers.linear.lowrank_deql import regression
+from rankbench.solvers.linear.lowrank_deql import LowRankDEQL, regression
 
 
 @dataclass(frozen=True)
-class LowRankEDLAE(Params):
+class LowRankEDLAE(LowRankDEQL):
     embedding_dim: int = param(64, "rank k of UVᵀ; at most the number of items is used", Fixed("not published"), gt=0)
-    p: float = param(0.5, "dropout probability", Range(0.1, 0.9), ge=0, lt=1)
-    lam: float = param(10.0, "ridge λ added to the Gram matrix", Range(0, 500, log=True), ge=0)
     omega: float = param(100.0, "weight ω of the ADMM penalty, which ties β to the diagonal", Fixed("not published"), gt=0)
     iterations: int = param(30, "number of rounds of the four updates", Fixed("not published"), gt=0)
 
@@ -56,10 +54,8 @@ def lowrank_edlae(X: sp.csr_array, p: LowRankEDLAE, seed: int) -> LowRankRecomme
     U, V = admm(on, top_eigenvectors(on, p.embedding_dim, seed), p.omega, p.iterations)[:2]
     if not (np.isfinite(U).all() and np.isfinite(V).all()):
         raise NumericalError(f"edlae-low-rank: the factors are not finite with {p}; raise lam or omega")
-    n_items, scale = X.shape[1], 1 / (1 - p.p)
-    return LowRankRecommender(
-        on.spread(scale * U, n_items), on.spread(V, n_items), on.spread(-scale * _diagonal(U, V), n_items)
-    )
+    scale = 1 / (1 - p.p)
+    return on.model(X.shape[1], scale * U, V, -scale * _diagonal(U, V))
 
 
 def admm(on: System, V: np.ndarray, omega: float, iterations: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -32,7 +32,7 @@ from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.fitting.stopping import Stopping
 from rankbench.solvers.als.fit import Counts
-from rankbench.solvers.factorisation.rg2 import RG2, rg2
+from rankbench.solvers.factorisation.rg import RG2, rg2
 from rankbench.solvers.newton.gauss_newton import PairLoss, Point, Towers, Vectors
 
 ARMIJO = 1e-4  # the fraction of the predicted slope by which a step must lower the loss

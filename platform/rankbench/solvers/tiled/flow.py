@@ -20,7 +20,7 @@ from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Tile, flops, panels
 from rankbench.solvers.tiled.grid import SMALLEST
 from rankbench.solvers.tiled.kernels import BLOCK, NotPositiveDefinite
 from rankbench.solvers.tiled.operations import TOGETHER, Change, Count, Read, Write
-from rankbench.solvers.tiled.slots import Slots
+from rankbench.solvers.tiled.store import Slots
 
 LOSSES = 5  # consecutive losses of tiles without a finished panel, after which the fit fails
 SHARE = 0.5  # fraction of the flow's memory for finished tiles; the rest is for tiles in work

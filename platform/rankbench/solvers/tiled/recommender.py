@@ -1,13 +1,21 @@
-"""Scores from an item-item matrix that is stored in a file."""
+"""Closed forms whose item-item matrix is stored in a file: one inverse by tiles, then two vectors per configuration."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.fitting.flow import Flow
+from rankbench.fitting.method import ClosedForm
 from rankbench.fitting.recommenders import LinearRecommender, _sum_rows
+from rankbench.solvers.inverse.shared import common_shift, scales
+from rankbench.solvers.tiled.gram import count_items
+from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.solvers.tiled.matrix import TiledMatrix
 
 
@@ -38,3 +46,23 @@ class TiledLinearRecommender(LinearRecommender):
     def dense_weights(self) -> np.ndarray:
         """W, (n_items, n_items), for small data and tests."""
         return self.C.columns(0, self.n_items) * self.beta + np.diag(self.alpha)
+
+
+def fit_tiled(
+    X: sp.csr_array,
+    members: Sequence[tuple[ClosedForm, Any]],
+    folder: Path,
+    memory: int,
+    dtype: type = np.float32,
+    resume: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    flow: Flow | None = None,
+) -> list[TiledLinearRecommender]:
+    """Fit one model per member (method, parameters). All members must have the same shift, and share the matrix in `folder`.
+
+    `tiled_inverse` documents X, `memory`, `resume`, `flow` and the errors. Items without training interactions score 0, as in
+    `fit_shared`.
+    """
+    C = tiled_inverse(X, common_shift(members), folder, memory, dtype, resume=resume, progress=progress, flow=flow)
+    diag_C, counts = C.diagonal().astype(np.float64), count_items(X.indices, X.shape[1])
+    return [TiledLinearRecommender(C, *scales(solver, p, diag_C, counts)) for solver, p in members]

@@ -12,7 +12,7 @@ from rankbench.fitting.flow import Flow
 from rankbench.fitting.simulated_pool import Hardware, SimulatedPool
 from rankbench.solvers.tiled.flow import cluster_tile, invert_on, spare_panels
 from rankbench.solvers.tiled.grid import Grid
-from rankbench.solvers.tiled.slots import Slots, slots_of
+from rankbench.solvers.tiled.store import Slots, slots_of
 
 # Of the eleven cases of docs/results/scale.md that `benchmarks/inverse_scale.py` measured.
 BELOW = (-0.18, 0.24)  # least and largest share of the measured seconds that the simulated ones were below them

@@ -1,6 +1,6 @@
 """One half step of the quadratic loss in plain NumPy: the method without what makes it fast.
 
-The tests compare `half_step.HalfStep` with this function. Setting the gradient of the row's loss, which the docstring of
+It is what the fast code is compared with. Setting the gradient of the row's loss, which the docstring of
 `half_step.py` states, to zero gives one dim x dim system per row:
 
     (w0_r G + reg_r I + w1_r Σ_c v_c y_c y_cᵀ) x = t0_r h + t1_r Σ_c τ_c y_c,    G = Σ_c g_c y_c y_cᵀ,  h = Σ_c η_c y_c

@@ -1,0 +1,177 @@
+"""RG² and RG×, squared surrogates of the softmax loss, by alternating least squares (Pu et al., ICML 2024, and the journal
+version "NDCG-consistent softmax approximation"). In all of them y = p_u · q_i, and users without interactions get zero vectors.
+
+RG² (ICML, Eq. 13, 14, 33 and 34):
+
+    Σ_R (−y_ui + ‖y_u + 1‖² / 2N) = Σ_ui |I_u|/2N (y_ui + 1 − r_ui N/|I_u|)² + constants
+
+with the ridge of the paper's updates, λ times the sum of a row's weights: λ |I_u|/2 per user, λ |R|/2N per item. A user's
+weight and ridge are proportional, so all users share one K x K system, and so do all items: an iteration takes O(|R|K + (M +
+N)K²). `regulariser: product` replaces the ridge by λ/2N Σ_ui y_ui² (appendix A.6 of the journal version). Items without
+interactions share one vector, which moves their scores towards −1.
+
+RG× (journal, Eq. 14, 15, 17, 38 and 39): `rgx` is the loss as defined: RG² minus Σ_u |I_u|/2N² (Σ_i y_ui)². After an item step
+Σ_i q_i = 0, because the targets of every user sum to zero: the items' sum h solves (A − N B) h = Σ_i b_i = 0, where A − N B is
+the ridge. From the first item step on the new term is therefore 0 for every user, and so are its gradient and its part in the
+user step: the iterates are those of RG². Thus `rgx` is RG² under another name, and a sweep runs only one of the two.
+`rgx-paper` is the published update. It replaces (Σ_i o_ui)² by ‖o_u‖², which removes a fraction β of the quadratic term of RG²;
+the printed fraction 1/N is replaced, "for operability", by a hyperparameter.
+
+RG² from sampled softmax with n negatives (journal, Eq. 18 and 19), in which interactions weigh more than other pairs:
+`weights: printed` is Eq. 19: |I_u| on interactions and |I_u| (n + 1)/N elsewhere, with the targets of RG² and, as ridge, λ
+times the sum of a row's weights. Those weights do not follow from the loss that the paper samples. `weights: expected` is the
+expectation of that loss over n uniform negatives, with the ridge of RG²:
+
+    Σ_R (−y + (y + 1)² / 2(n + 1)) + Σ_ui |I_u| n / (2N(n + 1)) (y + 1)²
+
+RG² and RG× as their authors run them, with a weight α on interactions, and β in both Gram terms:
+
+    (1 − β) (Σ_ui |I_u|/2N y² + α Σ_R y²) + Σ_ui |I_u|/N y − (1 + 2α) Σ_R y + ridge
+
+with the ridges λ (|I_u|/2 + αN) per user and λ (|R|/2N + αM) per item. α is in neither paper: it moves the scores of
+interactions towards 1. At α = β = 0 this is RG², and at α = 0 it is `rgx-paper`. Two switches reproduce their published
+program. `item_rhs_sign: 1` gives the item step + Σ_u |I_u|/2N p_u instead of −, which contradicts its targets of −1: the two
+half steps then minimise different losses, and the loss may rise. `reg: authors` adds λ to the ridge of users only, as their
+program for RG² does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from rankbench.core.errors import require
+from rankbench.core.params import Choice, Fixed, Range, param
+from rankbench.solvers.als.fit import ALSParams, Counts, als
+
+FAMILIES = ("als", "rg")
+JOURNAL = "Pu et al., NDCG-consistent softmax approximation"
+
+
+@dataclass(frozen=True)
+class RGx(ALSParams):
+    lam: float = param(0.01, "ridge λ", Range(0, 1, log=True), ge=0)
+
+
+@dataclass(frozen=True)
+class RG2(RGx):
+    regulariser: Literal["weighted", "product"] = param(
+        "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", Fixed("weighted")
+    )
+
+
+@dataclass(frozen=True)
+class RGxPaper(RGx):
+    beta: float = param(0.01, "fraction β of the quadratic term that is removed", Range(0, 0.5), ge=0, lt=1)
+
+
+@dataclass(frozen=True)
+class RG2Sampled(ALSParams):
+    n_negatives: int = param(
+        20, "number n of negatives in the expanded loss (none are drawn), below n_items", Range(10, 1000), gt=0
+    )
+    lam: float = param(0.01, "ridge λ", Range(0, 1, log=True), ge=0)
+    weights: Literal["printed", "expected"] = param(
+        "printed", "weights as printed in Eq. 19, or the expectation of Eq. 18", Choice("printed", "expected")
+    )
+
+
+@dataclass(frozen=True)
+class RGAuthors(RGx):
+    alpha: float = param(0.01, "weight α of the squared distance of interactions from 1", Range(0, 1, log=True), ge=0)
+    beta: float = param(0.0, "fraction β of the quadratic terms that is removed; 0 for RG²", Range(0, 0.5), ge=0, lt=1)
+    item_rhs_sign: Literal[-1, 1] = param(-1, "sign in the item step: -1 follows the loss, 1 the authors' program", Fixed(-1))
+    reg: Literal["weighted", "authors"] = param(
+        "weighted", "ridge of users: by weight, or with λ added as in the authors' program (authors)", Fixed("weighted")
+    )
+
+
+def _weighted(n: Counts, p: RGx) -> dict[str, Any]:
+    """RG² with its ridge, scaled per interaction, as the loss is printed."""
+    weight = n.users / (2 * n.n_items)
+    loss = {"all_weight": weight, "all_target": -weight, "weight": 0, "target": 0.5, "constant": n.total / 2}
+    return loss | _ridges(n, p.lam)
+
+
+def _ridges(n: Counts, lam: float) -> dict[str, Any]:
+    return {"reg_users": lam * n.users / 2, "reg_items": lam * n.total / (2 * n.n_items)}
+
+
+@als("rg2", RG2, families=FAMILIES, title="RG²: squared surrogate of softmax, by ALS", source="Pu et al., ICML 2024", pace=0.6)
+def rg2(n: Counts, p: RG2) -> dict[str, Any]:
+    loss = _weighted(n, p)
+    if p.regulariser == "product":
+        loss |= {"all_weight": loss["all_weight"] + p.lam / (2 * n.n_items), "reg_users": 0, "reg_items": 0}
+    return loss
+
+
+@als(
+    "rgx",
+    RGx,
+    identity=lambda p: ("rg2", dataclasses.astuple(RG2(**dataclasses.asdict(p)))),
+    families=FAMILIES,
+    title="RG×, exactly as defined: equal to RG²",
+    source=f"{JOURNAL}, Eq. 17",
+    pace=0.6,
+)
+def rgx(n: Counts, p: RGx) -> dict[str, Any]:
+    return _weighted(n, p)
+
+
+@als(
+    "rgx-paper",
+    RGxPaper,
+    families=FAMILIES,
+    title="RG× as published: RG² with a smaller quadratic term",
+    source=f"{JOURNAL}, Eq. 38, 39",
+    pace=0.6,
+)
+def rgx_paper(n: Counts, p: RGxPaper) -> dict[str, Any]:
+    loss = _weighted(n, p)
+    return loss | {"all_weight": (1 - p.beta) * loss["all_weight"]}
+
+
+@als("rg2-sampled", RG2Sampled, families=FAMILIES, title="RG² derived from sampled softmax", source=JOURNAL)
+def rg2_sampled(n: Counts, p: RG2Sampled) -> dict[str, Any]:
+    N, negatives = n.n_items, p.n_negatives
+    require(negatives < N, f"n_negatives must be < {N:,}, the number of items, got {negatives:,}")
+    half = n.users / (2 * N)
+    if p.weights == "expected":
+        pairs, positive = half * negatives / (negatives + 1), 1 / (2 * (negatives + 1))
+        loss = {"all_weight": pairs, "all_target": -pairs, "weight": np.where(n.users > 0, positive, 0)}
+        constant = float(N * pairs.sum() + positive * n.total)
+        return loss | {"target": 1 / 2 - positive, "constant": constant} | _ridges(n, p.lam)
+    other = half * (negatives + 1) / N
+    return {
+        "all_weight": other,
+        "all_target": -other,
+        "weight": half - other,
+        "target": 1 / 2 - half + other,
+        "reg_users": p.lam * (half * n.users + other * (N - n.users)),
+        "reg_items": p.lam * (other.sum() + n.over_users(half - other)),
+        "constant": float(((N - n.users) * other).sum() + (half * (N / n.users.clip(1) - 1) ** 2 * n.users).sum()),
+    }
+
+
+@als(
+    "rg-authors",
+    RGAuthors,
+    families=FAMILIES,
+    title="RG² and RG× as their authors run them, with α and β",
+    source="Pu et al., ICML 2024 and after; their program",
+)
+def rg_authors(n: Counts, p: RGAuthors) -> dict[str, Any]:
+    weight = n.users / (2 * n.n_items)
+    return {
+        "all_weight": (1 - p.beta) * weight,
+        "all_target": -weight,
+        "weight": (1 - p.beta) * p.alpha,
+        "target": 0.5 + p.alpha,
+        "reg_users": p.lam * (n.users / 2 + p.alpha * n.n_items) + (p.lam if p.reg == "authors" else 0),
+        "reg_items": p.lam * (n.total / (2 * n.n_items) + p.alpha * n.n_fitted),
+        "constant": n.total / 2 + p.alpha * n.total,
+        "item_all_target": weight if p.item_rhs_sign == 1 else None,
+    }
