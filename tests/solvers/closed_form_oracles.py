@@ -1,8 +1,14 @@
-"""Closed forms by their definitions, and the DEQL paper's algorithms as printed: slow, and independent of the product."""
+"""Closed forms by their definitions, and the DEQL paper's algorithms as printed: slow, and independent of the product; small
+data and fits to compare with them.
+"""
 
 from itertools import product
 
 import numpy as np
+import scipy.sparse as sp
+
+from rankbench.experiment.fit import fit as fit_configs
+from rankbench.experiment.job import configure
 
 
 def H(X, i, p, a, b):
@@ -122,3 +128,16 @@ def debiased_loss(X, W, c, lam):
     met = X == 1
     positives = c * (scores[met] - 1) ** 2 - c * scores[met] ** 2
     return positives.sum() + (scores**2).sum() + lam * (W**2).sum()
+
+
+def some_interactions(n_users, n_items, seed=0, least=0.1):
+    """0/1 interactions of items from a popularity of a half down to `least`, none of them empty."""
+    X = (np.random.default_rng(seed).random((n_users, n_items)) < np.geomspace(0.5, least, n_items)).astype(float)
+    X[0] = 1
+    return X
+
+
+def low_rank_weights(X, method, seed=0, **values):
+    """W of a fit in float64."""
+    (model,) = fit_configs((configure(method, values),), sp.csr_array(X, dtype=np.float32), "float64", seed).models
+    return model.dense_weights()

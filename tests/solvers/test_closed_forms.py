@@ -160,18 +160,6 @@ def test_with_a_zero_diagonal_it_is_the_solution_of_the_paper(X, p, a, b, lam):
     assert_close(weights(X, "deql-l2", p=p, b=0.0, lam_prime=lam), weights(X, "edlae", p=p, lam=lam))
 
 
-@PAPER
-@pytest.mark.parametrize("ab", [(1.0, 0.2), (1.0, 1.0), (0.5, 4.0)], ids=["a > b", "a = b", "b > a"])
-@pytest.mark.parametrize("p", [0.0, 0.6])
-def test_items_and_users_without_interactions_change_nothing_else(paper, ab, p):
-    X = (np.random.default_rng(4).random((20, 8)) < 0.3).astype(float)
-    X[:, [2, 5]] = 0
-    X[[0, 7]] = 0
-    W = weights(X, "deql-l2", p=p, a=ab[0], b=ab[1], lam=3.0)
-    assert_close(W, paper(X, p, *ab, 3.0))
-    assert_array_equal(W, weights(X[X.any(axis=1)], "deql-l2", p=p, a=ab[0], b=ab[1], lam=3.0))
-
-
 @PROPERTY
 @given(X=NO_EMPTY_ITEM, p=P, a=A, b=B, lam=st.floats(0.1, 100.0), factor=st.floats(0.1, 10.0))
 def test_a_common_factor_on_the_emphases_changes_nothing(X, p, a, b, lam, factor):
@@ -271,26 +259,19 @@ def test_what_cannot_be_inverted_is_a_numerical_error():
 
 
 NAN = float("nan")
-WRONG = {
-    "ease": [({"lam": 0.0}, "lam must be > 0"), ({"lam": -1.0}, "lam must"), ({"lam": NAN}, "lam must")],
-    "debiased-ease": [({"lam": 0.0}, "lam must"), ({"alpha": 1.0}, "alpha must"), ({"alpha": -0.1}, "alpha must")],
-    "edlae": [({"p": 1.0}, "p must"), ({"p": -0.1}, "p must"), ({"lam": -1.0}, "lam must"), ({"p": NAN}, "p must")],
-    "dlae": [({"p": 1.0}, "p must lie in"), ({"lam": -1.0}, "lam must be ≥ 0"), ({"p": 0.0, "lam": 0.0}, "identity matrix")],
-    "deql": [
-        ({"p": 1.0}, "p must lie in"), ({"p": 0.0}, r"p must lie in \(0, 1\)"), ({"a": 0.0}, "a must lie in"),
-        ({"b": 0.0}, r"b must lie in \(0"), ({"b": -1.0}, r"b must lie in \(0"),
-        ({"a": 1e200}, "a must lie in"), ({"b": 1e200}, "b must lie in"),  # their squares are no numbers
-    ],
-    "deql-l2": [
-        ({"p": 1.0}, "p must lie in"), ({"p": NAN}, "p must"), ({"a": -1.0}, "a must"), ({"b": -0.5}, r"b must lie in \[0"),
-        ({"p": 0.0, "b": 0.0}, "there is no loss"), ({"p": 0.0, "b": 1e-200}, "there is no loss"),  # its square is 0
-        ({"lam": 0.0}, "lam must be > 0"), ({"lam_prime": -1.0}, "lam_prime must be > 0"), ({"lam": NAN}, "lam must be > 0"),
-        ({"lam": 1.0, "lam_prime": 1.0}, "give lam or lam_prime, not both"),
-    ],
-}  # fmt: skip
+WRONG = [
+    ("ease", {"lam": 0.0}, "lam must be > 0"), ("ease", {"lam": NAN}, "lam must"),
+    ("debiased-ease", {"alpha": 1.0}, "alpha must"),
+    ("edlae", {"p": 1.0}, "p must"), ("dlae", {"p": 0.0, "lam": 0.0}, "identity matrix"),
+    ("deql", {"p": 0.0}, r"p must lie in \(0, 1\)"), ("deql", {"b": 0.0}, r"b must lie in \(0"),
+    ("deql", {"a": 1e200}, "a must lie in"), ("deql", {"b": 1e200}, "b must lie in"),  # their squares are no numbers
+    ("deql-l2", {"b": -0.5}, r"b must lie in \[0"), ("deql-l2", {"p": 0.0, "b": 0.0}, "there is no loss"),
+    ("deql-l2", {"p": 0.0, "b": 1e-200}, "there is no loss"),  # its square is 0
+    ("deql-l2", {"lam_prime": -1.0}, "lam_prime must be > 0"), ("deql-l2", {"lam": 1.0, "lam_prime": 1.0}, "not both"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("method", "values", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases])
+@pytest.mark.parametrize(("method", "values", "message"), WRONG)
 def test_values_out_of_range_are_refused(method, values, message):
     with pytest.raises(ConfigError, match=message):
         members((method, values))

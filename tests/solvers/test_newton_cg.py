@@ -1,5 +1,5 @@
 """RG² by Newton-CG: loss, gradient and Gauss-Newton products against dense definitions; the minimum against the singular value
-decomposition, alternating least squares and SGD.
+decomposition and alternating least squares.
 """
 
 import tracemalloc
@@ -10,15 +10,12 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
-from rankbench.core import threads
-from rankbench.core.errors import ConfigError, NumericalError
+from rankbench.core.errors import NumericalError
 from rankbench.data.blocks import csr_from_pairs
-from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
-from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.solvers.newton import newton_cg as newton
 from rankbench.solvers.newton.newton_cg import RG2Newton, RG2NewtonMLP
 
@@ -104,56 +101,40 @@ def metric(point, size):
     return np.stack([point.product(e, 1.0) - point.product(e, 0.0) for e in np.eye(size)])
 
 
-def fit(name, X, seed=0, dtype=np.float64, tell=lambda step: None, checkpoints=None, **values):
+def fit(name, X, seed=0, dtype=np.float64, **values):
     """(model, losses)."""
     losses = []
-
-    def observe(step):
-        losses.append(step.loss)
-        tell(step)
-        return {}
-
-    execution = Execution(checkpoints=checkpoints)
-    return fit_configs((configure(name, values),), X, np.dtype(dtype).name, seed, execution, observe).models[0], losses
+    observe = lambda step: losses.append(step.loss) or {}  # noqa: E731
+    configs = (configure(name, values),)
+    return fit_configs(configs, X, np.dtype(dtype).name, seed, observe=observe).models[0], losses
 
 
 @EVERY_MODEL
-def test_the_loss_is_the_printed_one_over_all_pairs(p):
+def test_loss_gradient_and_gauss_newton_products_are_those_of_the_printed_loss(p):
     X = interactions()
     model, values = model_at_random(p, X)
-    assert model.at(values).loss == pytest.approx(printed_loss(p, X, torch.from_numpy(values)).item(), rel=1e-12)
-    single = model_at_random(p, X)[0].at(values.astype(np.float32)).loss
-    assert single == pytest.approx(model.at(values).loss, rel=1e-5)
-
-
-@EVERY_MODEL
-def test_the_gradient_is_that_of_the_printed_loss(p):
-    X = interactions()
-    model, values = model_at_random(p, X)
-    expected = torch.func.grad(lambda v: printed_loss(p, X, v))(torch.from_numpy(values)).numpy()
-    assert_allclose(model.at(values).gradient(), expected, rtol=1e-10, atol=1e-12)
-
-
-@EVERY_MODEL
-def test_gauss_newton_products_are_those_of_the_whole_jacobian(p):
-    X = interactions()
-    model, values = model_at_random(p, X)
-    point = model.at(values)
-    found = np.stack([point.product(e, 0.0) for e in np.eye(len(values))])
-    assert_allclose(found, gauss_newton(p, X, values), rtol=1e-10, atol=1e-12)
+    point, theta = model.at(values), torch.from_numpy(values)
+    assert point.loss == pytest.approx(printed_loss(p, X, theta).item(), rel=1e-12)
+    assert model_at_random(p, X)[0].at(values.astype(np.float32)).loss == pytest.approx(point.loss, rel=1e-5)
+    expected = torch.func.grad(lambda v: printed_loss(p, X, v))(theta).numpy()
+    assert_allclose(point.gradient(), expected, rtol=1e-10, atol=1e-12)
+    products = np.stack([point.product(e, 0.0) for e in np.eye(len(values))])
+    assert_allclose(products, gauss_newton(p, X, values), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("p", [MF, PRODUCT], ids=["mf", "product"])
 def test_the_metric_of_vectors_is_the_blocks_of_single_rows(p):
     X = interactions()
     model, values = model_at_random(p, X)
-    point, size, dim = model.at(values), len(values), p.embedding_dim
-    G = gauss_newton(p, X, values)
-    row = np.arange(size) // dim
+    point, size = model.at(values), len(values)
+    row = np.arange(size) // p.embedding_dim
     M = metric(point, size)
-    assert_allclose(M, G * (row[:, None] == row), rtol=1e-10, atol=1e-12)
+    assert_allclose(M, gauss_newton(p, X, values) * (row[:, None] == row), rtol=1e-10, atol=1e-12)
     inverse = np.stack([point.divide(e) for e in np.eye(size)])
     assert_allclose(inverse, np.linalg.pinv(M), rtol=1e-8, atol=1e-10)
+    # The start has the users that minimise the loss for its items.
+    start = newton.vectors(X, p, 0, np.float64)[1]
+    assert_allclose(model.split(model.at(start).gradient())[0], 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("hidden", [1, 4])
@@ -229,65 +210,6 @@ def test_vectors_reach_the_minimum_that_least_squares_reach(lam):
         assert losses[-1] >= best - 1e-9
 
 
-def test_sgd_comes_near_the_same_minimum():
-    # Its mean over interactions is the same number where nothing is regularised.
-    X = interactions(120, 60)
-    best = least_loss(X, 0.0, 4)
-    trained = {"epochs": 150, "batch_size": 256, "learning_rate": 0.05, "schedule": "cosine", "patience": 0}
-    with threads.pinned(1):
-        model, _ = fit("rg2-sgd", X, embedding_dim=4, **trained)
-    rank_four = RG2Newton(embedding_dim=4, lam=0.0)
-    vectors, _ = newton.vectors(X, rank_four, 0, np.float64)
-    found = vectors.at(np.concatenate([model.U.ravel(), model.V.ravel()]).astype(np.float64)).loss
-    _, by_newton = fit("rg2-newton", X, embedding_dim=4, iterations=100, lam=0.0)
-    assert found == pytest.approx(best, rel=0.02)
-    assert by_newton[-1] == pytest.approx(best, rel=1e-3)
-
-
-@BOTH
-def test_float32_reaches_the_loss_of_float64(name):
-    X = interactions(120, 60)
-    _, double = fit(name, X, embedding_dim=6, iterations=20)
-    _, single = fit(name, X, embedding_dim=6, iterations=20, dtype=np.float32)
-    assert single[-1] == pytest.approx(double[-1], rel=1e-2)
-
-
-@BOTH
-def test_the_bits_do_not_depend_on_the_threads(name):
-    X = interactions(9000, 40)  # more rows than a chunk
-    found = []
-    for n in (1, 2):
-        with threads.pinned(n):
-            found.append(fit(name, X, dtype=np.float32, embedding_dim=8, iterations=3)[0])
-    assert_array_equal(found[0].U, found[1].U)
-    assert_array_equal(found[0].V, found[1].V)
-
-
-class Interrupted(Exception):
-    pass
-
-
-@BOTH
-def test_a_fit_goes_on_from_its_checkpoint_as_if_nothing_had_been(name, tmp_path):
-    X, values = interactions(60, 25), {"embedding_dim": 5, "iterations": 12}
-    whole, losses = fit(name, X, **values)
-    before, after = [], []
-
-    def until_seven(step):
-        before.append(step.loss)
-        if step.number == 7:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        fit(name, X, tell=until_seven, checkpoints=Checkpoints(tmp_path / "c"), **values)
-    checkpoints = Checkpoints(tmp_path / "c", True)
-    again, _ = fit(name, X, tell=lambda step: after.append((step.number, step.loss)), checkpoints=checkpoints, **values)
-    assert before == losses[:7]
-    assert after == [(number, losses[number - 1]) for number in range(7, 13)]
-    assert_array_equal(again.U, whole.U)
-    assert_array_equal(again.V, whole.V)
-
-
 @BOTH
 def test_no_array_of_users_by_items_is_made(name):
     n, rng = 20_000, np.random.default_rng(0)
@@ -324,22 +246,3 @@ def test_it_stops_where_an_iteration_gains_too_little():
 def test_a_loss_beyond_floats_is_named(name):
     with pytest.raises(NumericalError, match="lower init_scale"), np.errstate(over="ignore", invalid="ignore"):
         fit(name, interactions(), dtype=np.float32, embedding_dim=3, init_scale=1e30)
-
-
-def test_users_start_where_they_have_the_least_loss():
-    X = interactions()
-    model, values = newton.vectors(X, MF, 0, np.float64)
-    by_users, by_items = model.split(model.at(values).gradient())
-    assert_allclose(by_users, 0, atol=1e-12)
-    assert np.abs(by_items).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    "values",
-    [{"cg_tolerance": 1.0}, {"cg_steps": 0}, {"lam": -1}, {"init_scale": 0}, {"iterations": 0}, {"tolerance": -1}],
-    ids=str,
-)
-def test_wrong_parameters_are_named(values):
-    (field,) = values
-    with pytest.raises(ConfigError, match=field):
-        fit("rg2-newton", interactions(), **values)

@@ -94,7 +94,8 @@ def seconds(job: Job, size: Size, cpus: int, workers: int = 1) -> float:
     fit = _FIT[first.spec.cost](first, size, cpus, job.dtype) * first.spec.pace
     n_rankings = _rankings(job)
     total = START + (WORKERS_START if workers > 1 else 0) + fit
-    total += _ranking(first, size, size.ranked, n_rankings, cpus) + n_rankings * size.ranked * MEASURED
+    total += _ranking(first, size, size.ranked, n_rankings, cpus)
+    total += n_rankings * size.ranked * MEASURED
     if first.stopping and job.fit_on == "train":
         evaluations = _iterations(first) / (first.stopping.eval_every or evaluations_every(job, size))
         total += evaluations * _ranking(first, size, min(size.ranked, valid_users(first)), 1, cpus)

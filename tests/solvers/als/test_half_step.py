@@ -89,22 +89,14 @@ def test_directions_that_only_the_rows_items_determine_are_kept_in_single_precis
     assert np.abs(found - exact).max() < 2e-6 * np.abs(exact).max()
 
 
-def test_moments_of_more_rows_than_a_chunk():
-    rng = np.random.default_rng(4)
-    n = 2 * module.CHUNK + 5
+def test_moments_of_more_rows_than_a_chunk_and_what_is_not_finite():
+    rng, n = np.random.default_rng(4), 2 * module.CHUNK + 5
     Y, weights, targets = rng.normal(size=(n, 6)), rng.random(n), rng.normal(size=n)
-    gram, total = moments(Y, weights, targets)
-    assert_allclose(gram, (Y.T * weights) @ Y, rtol=1e-12)
-    assert_allclose(total, Y.T @ targets, rtol=1e-10)
-    gram, total = moments(Y, None, None)
-    assert_allclose(gram, Y.T @ Y, rtol=1e-12)
-    assert_allclose(total, Y.sum(axis=0), rtol=1e-10)
-
-
-def test_what_is_not_finite_is_an_error():
-    rng = np.random.default_rng(5)
+    for w, t in ((weights, targets), (None, None)):
+        gram, total = moments(Y, w, t)
+        assert_allclose(gram, (Y.T * (1 if w is None else w)) @ Y, rtol=1e-12)
+        assert_allclose(total, Y.T @ (np.ones(n) if t is None else t), rtol=1e-10)
     X, on = rows(20, 10, rng), coefficients(20, 10, rng)
-    Y = rng.normal(size=(10, 4)).astype(np.float32)
-    Y[2, 1] = np.inf
+    Y = np.where(np.arange(40).reshape(10, 4) == 9, np.inf, 1).astype(np.float32)
     with pytest.raises(NumericalError, match="raise lam"), np.errstate(all="ignore"):
         HalfStep(X, on, 4, np.float32, "exact", ThreadMap(1)).solve(Y)
