@@ -30,7 +30,7 @@ EDGES = {
     "training": {"core", "fitting", "kernels", "losses", "models", "solvers"},
     "experiment": {"core", "data", "evaluation", "fitting", "solvers", "tracking", "training"},
     "contracts": {"core", "data", "evaluation", "experiment", "fitting", "losses", "models", "solvers"},
-    "studies": {"core", "data", "experiment", "kernels", "losses", "training"},
+    "studies": {"core", "data", "experiment", "kernels", "losses", "reports", "training"},
     "sweeps": {
         "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "schema", "solvers", "tracking",
         "training",

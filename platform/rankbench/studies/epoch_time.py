@@ -20,6 +20,7 @@ from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.outcome import describe
 from rankbench.losses.spec import registered as losses
+from rankbench.reports.figure import COLOURS, Figure, Marks, Panel, Style, height
 from rankbench.studies.published import DATASETS, SECONDS
 from rankbench.studies.spec import Findings, Progress, study
 from rankbench.training.trainer import Trainer
@@ -70,15 +71,8 @@ def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Prog
             as_published = p.model == "mf" and p.n_negatives == 1024
             published = SECONDS.get(name, {}).get(DATASETS.get(p.dataset, "")) if as_published else None
             negatives = None if trainer.sampler is None else params.training.n_negatives
-            row = {
-                "loss": name,
-                "negatives": negatives,
-                "seconds": median(seconds),
-                "least": min(seconds),
-                "most": max(seconds),
-                "published": published,
-            }
-            rows.append(row)
+            row = {"loss": name, "negatives": negatives, "published": published}
+            rows.append(row | {"seconds": median(seconds), "least": min(seconds), "most": max(seconds)})
     sl_seconds, sl_published = rows[0]["seconds"], rows[0]["published"]
     for row in rows:
         row["against_sl"] = row["seconds"] / sl_seconds
@@ -93,20 +87,16 @@ def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Prog
         f"{p.epochs} epochs after a first one that is not counted; {n_threads} threads, no GPU.",
         "Published seconds are from the authors' RTX 4090; only the columns relative to SL can be compared.",
     ]
-    return Findings(columns, rows, [vars(describe(data))], notes, lambda plt: _figure(plt, rows))
+    return Findings(columns, rows, [vars(describe(data))], notes, _figure(rows))
 
 
-def _figure(plt: Any, rows: list[dict[str, Any]]) -> Any:
+def _figure(rows: list[dict[str, Any]]) -> Figure:
     ordered = sorted(rows, key=lambda row: row["against_sl"])
-    figure, axis = plt.subplots(figsize=(7, 1 + 0.3 * len(ordered)))
-    positions = range(len(ordered))
-    axis.plot([row["against_sl"] for row in ordered], positions, "o", label="measured here")
     published = [(row["published_against_sl"], y) for y, row in enumerate(ordered) if row["published_against_sl"]]
+    marks = [Marks([row["against_sl"] for row in ordered], range(len(ordered)), Style(COLOURS[0]), name="measured here")]
     if published:
-        axis.plot(*zip(*published, strict=True), "D", mfc="none", label="published, on the authors' GPU")
-    axis.set_yticks(list(positions), [row["loss"] for row in ordered])
-    axis.set_xscale("log")
-    axis.set_xlabel("seconds per epoch relative to SL on the same machine")
-    axis.grid(axis="x", alpha=0.3)
-    axis.legend(fontsize=8)
-    return figure
+        diamond = Style(COLOURS[1], marker="D")
+        marks.append(Marks(*zip(*published, strict=True), diamond, name="published, on the authors' GPU", hollow=True))
+    label, names = "seconds per epoch relative to SL on the same machine", [row["loss"] for row in ordered]
+    panel = Panel("", label, marks=marks, size=(7, height(len(names))), rows=names, log_x=True, grid="x")
+    return Figure("plot", "Seconds per epoch of each loss.", [panel])

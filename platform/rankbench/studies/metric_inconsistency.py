@@ -19,7 +19,7 @@ Precision and Recall of the two lists of one user differ only by the factor K/n:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ from rankbench.data.blocks import union
 from rankbench.data.prepare import load
 from rankbench.data.splits import Split
 from rankbench.experiment.outcome import describe
+from rankbench.reports.figure import Figure, Marks, Panel, styles
 from rankbench.studies.published import DATASETS, INCONSISTENCY
 from rankbench.studies.spec import Findings, Progress, study
 
@@ -123,14 +124,11 @@ def simulate(sizes: np.ndarray, length: int, p: MetricInconsistency, seed: int) 
         unequal += n_unequal
         for name in METRICS:
             totals[name] += counts[name]
-    return {
-        name: {
-            "opposed": 100 * opposed / p.trials,
-            "of unequal": 100 * opposed / max(1, unequal),
-            "no gain": 100 * no_gain / p.trials,
-        }
+    shares = {
+        name: (100 * opposed / p.trials, 100 * opposed / max(1, unequal), 100 * no_gain / p.trials)
         for name, (opposed, no_gain) in totals.items()
     }
+    return {name: dict(zip(RATIOS, each, strict=True)) for name, each in shares.items()}
 
 
 def positives_of_users(split: Split, p: MetricInconsistency) -> np.ndarray:
@@ -180,25 +178,21 @@ def metric_inconsistency(p: MetricInconsistency, seed: int, environment: Environ
         "The available text of the paper does not give the bound on ranks, the shares of LLPAUC "
         f"(here alpha={p.alpha:g}, beta={p.beta:g}) and the treatment of equal values.",
     ]
-    return Findings(columns, rows, datasets, notes, lambda plt: _figure(plt, rows, names))
+    return Findings(columns, rows, datasets, notes, _figure(rows, names))
 
 
-def _figure(plt: Any, rows: list[dict[str, Any]], datasets: list[str]) -> Any:
-    figure, panels = plt.subplots(
-        len(datasets), len(RATIOS), figsize=(4 * len(RATIOS), 3.2 * len(datasets)), squeeze=False, sharey=True
-    )
-    for axes, name in zip(panels, datasets, strict=True):
-        for axis, ratio in zip(axes, RATIOS, strict=True):
-            for metric in dict.fromkeys(row["metric"] for row in rows):
+def _figure(rows: list[dict[str, Any]], datasets: list[str]) -> Figure:
+    panels = []
+    for name in datasets:
+        for ratio in RATIOS:
+            marks = []
+            for metric, style in styles(row["metric"] for row in rows).items():
                 points = [row for row in rows if row["dataset"] == name and row["metric"] == metric]
-                (line,) = axis.plot([r["list_length"] for r in points], [r[ratio] for r in points], "o-", ms=4, label=metric)
-                published = [points[0]["published_precision"], points[0]["published_recall"]]
-                if published[0] is not None:
-                    axis.axhline(sum(published) / 2, color=line.get_color(), ls=":", lw=1)
-            axis.set_xscale("log")
-            axis.set_title(f"{name}: {ratio}", fontsize=9)
-            axis.set_xlabel("ranks drawn from 1 to")
-            axis.grid(alpha=0.3)
-        axes[0].set_ylabel("% of pairs (dotted: published)")
-    panels[0][0].legend(fontsize=8)
-    return figure
+                x, y = [row["list_length"] for row in points], [row[ratio] for row in points]
+                marks.append(Marks(x, y, style, name="" if panels else metric, size=4, width=1.5))
+                if (precision := points[0]["published_precision"]) is not None:
+                    published = (precision + points[0]["published_recall"]) / 2
+                    marks.append(Marks([], [published], replace(style, dash=(2, 2)), width=1, across=True))
+            about = f"{name}: {ratio}", "ranks drawn from 1 to", "% of pairs (dotted: published)"
+            panels.append(Panel(*about, marks, size=(4, 3.2), log_x=True, legend="best"))
+    return Figure("plot", "Pairs of lists of which a metric prefers the worse one.", panels, columns=len(RATIOS))

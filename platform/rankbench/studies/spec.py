@@ -10,6 +10,7 @@ from typing import Any
 
 from rankbench.core.environment import Environment
 from rankbench.core.registry import Registry
+from rankbench.reports.figure import Figure
 
 STUDIES: Registry[Study] = Registry("study")
 
@@ -19,14 +20,14 @@ Progress = Callable[[str, int, int | None], None]
 @dataclass(frozen=True)
 class Findings:
     """The result of a study. `columns`: key of a row → heading, in the order of the table; `rows`: a JSON value or None for
-    each key; `datasets`: a description of each; `notes`: sentences that explain the numbers; `draw(pyplot)` returns the figure.
+    each key; `datasets`: a description of each; `notes`: sentences that explain the numbers.
     """
 
     columns: dict[str, str]
     rows: list[dict[str, Any]]
     datasets: list[dict[str, Any]]
     notes: list[str]
-    draw: Callable[[Any], Any] = field(repr=False)
+    figure: Figure = field(repr=False)
 
 
 @dataclass(frozen=True)

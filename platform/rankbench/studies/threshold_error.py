@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -37,6 +37,7 @@ from rankbench.losses.quantile import Thresholds
 from rankbench.losses.sl_at_k import kth_largest
 from rankbench.losses.spec import Ragged, Scores, Sizes
 from rankbench.losses.spec import registered as losses
+from rankbench.reports.figure import COLOURS, Figure, Marks, Panel, Style
 from rankbench.studies.metric_inconsistency import whole_numbers
 from rankbench.studies.published import DATASETS, THRESHOLD_ERROR
 from rankbench.studies.spec import Findings, Progress, study
@@ -220,24 +221,22 @@ def threshold_error(p: ThresholdError, seed: int, environment: Environment, prog
         "The paper does not state the number of epochs, the time of the comparison or the average; published errors are from "
         "its Table A.4.",
     ]
-    return Findings(columns, rows, [vars(describe(data))], notes, lambda plt: _figure(plt, rows))
+    return Findings(columns, rows, [vars(describe(data))], notes, _figure(rows))
 
 
-def _figure(plt: Any, rows: list[dict[str, Any]]) -> Any:
-    figure, axis = plt.subplots(figsize=(7, 4))
-    for estimator in dict.fromkeys(row["estimator"] for row in rows if "at rest" in row["estimator"]):
-        points = [row for row in rows if row["estimator"] == estimator and row["n"] != "all"]
-        axis.plot([row["n"] for row in points], [row["error"] for row in points], "o-", label=estimator)
-    for row, colour in zip([row for row in rows if "in training" in row["estimator"]], ("C2", "C3"), strict=True):
-        axis.axhline(row["error"], color=colour, ls="--", label=row["estimator"])
-        if row["published"] is not None:
-            axis.axhline(row["published"], color=colour, ls=":", label="the same, published")
-    full = next(row for row in rows if "at rest" in row["estimator"] and row["n"] == "all")
-    axis.axhline(full["error"], color="grey", lw=1, label="regression on every item, model at rest")
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("sampled negatives n")
-    axis.set_ylabel("mean |estimate − true threshold|")
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    return figure
+def _figure(rows: list[dict[str, Any]]) -> Figure:
+    at_rest, in_training = ([row for row in rows if when in row["estimator"]] for when in ("at rest", "in training"))
+    marks = []
+    looks = iter(map(Style, COLOURS))
+    for estimator in dict.fromkeys(row["estimator"] for row in at_rest):
+        points = [row for row in at_rest if row["estimator"] == estimator and row["n"] != "all"]
+        x, y = [row["n"] for row in points], [row["error"] for row in points]
+        marks.append(Marks(x, y, next(looks), name=estimator, width=1.5))
+    lines = [(row["estimator"], row["error"], (6, 3)) for row in in_training]
+    lines += [("the same, published", row["published"], (2, 2)) for row in in_training if row["published"] is not None]
+    lines.append(("regression on every item, model at rest", next(row["error"] for row in at_rest if row["n"] == "all"), ()))
+    for name, error, dash in lines:
+        marks.append(Marks([], [error], replace(next(looks), dash=dash), name=name, width=1, across=True))
+    about = "", "sampled negatives n", "mean |estimate − true threshold|"
+    panel = Panel(*about, marks, size=(7, 4), log_x=True, log_y=True, legend="best")
+    return Figure("plot", "Error of the estimated thresholds.", [panel])

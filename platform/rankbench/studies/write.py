@@ -6,7 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.files import atomic_file, write_json, write_text
+from rankbench.core.files import write_json, write_text
+from rankbench.reports.draw import draw
 from rankbench.studies.spec import Findings, Study
 
 
@@ -16,20 +17,10 @@ def write(folder: Path, study: Study, params: Any, seed: int, findings: Findings
     """
     table, plot, result = (folder / name for name in ("table.md", "plot.png", "result.json"))
     write_text(table, markdown(study, findings))
-    with atomic_file(plot) as scratch:
-        _draw(findings, scratch)
-    content = {
-        "study": study.name,
-        "source": study.source,
-        "params": dataclasses.asdict(params),
-        "seed": seed,
-        "datasets": findings.datasets,
-        "columns": findings.columns,
-        "rows": findings.rows,
-        "notes": findings.notes,
-        "environment": environment,
-    }
-    write_json(result, content)
+    draw(findings.figure, plot, dpi=110)
+    about = {"study": study.name, "source": study.source, "params": dataclasses.asdict(params), "seed": seed}
+    found = {name: getattr(findings, name) for name in ("datasets", "columns", "rows", "notes")}
+    write_json(result, about | found | {"environment": environment})
     return [result, table, plot]
 
 
@@ -52,15 +43,3 @@ def markdown(study: Study, findings: Findings) -> str:
     notes = "\n".join(f"- {note}" for note in findings.notes)
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"# {study.title}\n\n{study.source}. Data: {used}.\n\n{rows}\n\n{notes}\n"
-
-
-def _draw(findings: Findings, path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure = findings.draw(plt)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
