@@ -1,4 +1,4 @@
-"""The workers that give malformed inputs to the command line, each with a deadline.
+"""All malformed inputs, by kind and number, and the workers that give them to the command line, each with a deadline.
 
 `python tests/contracts/campaign.py` runs all cases, `... campaign.py names stores` those of two kinds, and
 `... campaign.py names/17` one case.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -19,14 +20,45 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cases import KINDS, Number, case, part
 from harm import put
-from malformed import EXPERIMENT, TOY, Case
+from malformed import COMMANDS, EXPERIMENT, FILES, TOY, Case, a_card, a_result, an_experiment, arguments, data, ids, variables
+from malformed_folders import a_folder
+from malformed_plugins import a_name, a_return
+from malformed_stores import a_store
 
-MEMORY = {"files": 100_000_000}  # bytes that a case of a kind may take, beside those of a process with its imports
-MOST = 1_000_000_000  # the same of any other kind
+Number = tuple[str, int]
+# Kind → how many cases the whole campaign has, what makes one from random numbers, and how many bytes of memory it may take
+# beside those of a process with its imports.
+KINDS: dict[str, tuple[int, Callable[[random.Random], Case], int]] = {
+    "cards": (150, a_card, 10**8),
+    "experiments": (300, an_experiment, 10**8),
+    "data": (200, data, 10**8),
+    "arguments": (100, arguments, 10**8),
+    "results": (200, a_result, 10**8),
+    "ids": (100, ids, 10**8),
+    "variables": (100, variables, 10**8),
+    "stores": (250, a_store, 10**9),
+    "folders": (300, a_folder, 10**9),
+    "returns": (150, a_return, 10**9),
+    "names": (300, a_name, 10**9),
+}
+SEED = 20261122
 DEADLINE = 90.0  # s for one case: none takes more than a second on a machine that is not busy
 START = 300.0  # s for a worker to import everything, and to fit the models that are harmed
+
+
+def case(number: Number) -> Case:
+    """The same case everywhere. Those of the kind "unharmed" are commands on files where nothing is wrong."""
+    kind, n = number
+    if kind == "unharmed":
+        return Case(COMMANDS[n], FILES, models=True, results=True, codes=(0,))
+    return KINDS[kind][1](random.Random(f"{SEED}/{kind}/{n}"))
+
+
+def part(kind: str, count: int | None = None) -> list[Number]:
+    """The cases of a kind, or so many of them, from all over it."""
+    total = KINDS[kind][0]
+    return [(kind, number) for number in range(0, total, total // count + 1 if count else 1)]
 
 
 class Result(NamedTuple):
@@ -90,7 +122,7 @@ def run_case(number: Number, base: Path, root: Path) -> Result:
     """What of the contract the case breaks, and its memory. The case lies in a folder of its own under `root`."""
     from rankbench.core.plugins import separate
 
-    chosen = case(*number)
+    chosen = case(number)
     folder = Path(tempfile.mkdtemp(prefix=f"case-{number[0]}-{number[1]}-", dir=root))
     try:
         for name, content in chosen.files.items():
@@ -108,7 +140,7 @@ def run_case(number: Number, base: Path, root: Path) -> Result:
         broken = list(_broken(chosen, code, out, error, before, folder))
         if set(root.iterdir()) != outside:
             broken.append("something was written outside of the folder")
-        if max(taken) > MEMORY.get(number[0], MOST):
+        if max(taken) > (KINDS[number[0]][2] if number[0] in KINDS else 10**9):
             broken.append(f"took {max(taken) / 1e6:.0f} MB")
         return Result(f"{_name(number, chosen)}: {'; '.join(broken)}" if broken else "", max(taken))
     finally:
@@ -260,14 +292,14 @@ def campaign(
                 number = todo.pop()
                 here.send(number)
                 if not here.poll(deadline):
-                    told(f"{_name(number, case(*number))}: no end within {deadline:.0f} s")
+                    told(f"{_name(number, case(number))}: no end within {deadline:.0f} s")
                     break
                 results[number] = result = here.recv()
                 if result.broken:
                     told(result.broken)
         except (EOFError, BrokenPipeError):
             worker.join()
-            told(f"{_name(number, case(*number))}: the process ended with {worker.exitcode}")
+            told(f"{_name(number, case(number))}: the process ended with {worker.exitcode}")
         finally:
             worker.kill()
             worker.join()
@@ -275,20 +307,14 @@ def campaign(
     return failures, results
 
 
-def _wanted(word: str) -> list[Number]:
-    kind, _, number = word.partition("/")
-    return [(kind, int(number))] if number else part(kind)
-
-
 if __name__ == "__main__":
-    for kind in dict.fromkeys(word.partition("/")[0] for word in sys.argv[1:] or KINDS):
-        wanted = [number for word in sys.argv[1:] or KINDS if word.partition("/")[0] == kind for number in _wanted(word)]
-        begun = time.monotonic()
+    for word in sys.argv[1:] or KINDS:
+        kind, _, number = word.partition("/")
+        wanted, begun = [(kind, int(number))] if number else part(kind), time.monotonic()
         with tempfile.TemporaryDirectory() as scratch:
             found, results = campaign(wanted, Path(scratch), tell=lambda line: print(line, flush=True))
-        largest = max(results, key=lambda number: results[number].memory)
+        most, seconds = max(result.memory for result in results.values()), time.monotonic() - begun
         print(
-            f"{kind}: {len(found)} of {len(wanted)} cases break the contract; at most {results[largest].memory / 1e6:.0f} MB"
-            f" ({'/'.join(map(str, largest))}); {time.monotonic() - begun:.0f} s",
+            f"{word}: {len(found)} of {len(wanted)} break the contract; at most {most / 1e6:.0f} MB; {seconds:.0f} s",
             flush=True,
         )

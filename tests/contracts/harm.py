@@ -12,35 +12,14 @@ from typing import Any
 
 import yaml
 
-LONG, DEEP, NUL = "x" * 300, "folder/" * 700, "a\0b"
+LONG, DEEP = "x" * 300, "folder/" * 700
 WORDS = [
-    "",
-    " ",
-    ".",
-    "..",
-    "../../up",
-    "/",
-    "~nobody/x",
-    LONG,
-    "é",
-    "\x1b[31m",
-    "\u202e",
-    "a\nb",
-    "=",
-    "*",
-    "&a",
-    "true",
-    "nan",
-]
+    "", " ", ".", "..", "../../up", "/", "~nobody/x", LONG, "é", "\x1b[31m", "\u202e", "a\nb", "=", "*", "&a", "true", "nan",
+]  # fmt: skip
 NUMBERS = [-1, 0, 1, 0.5, -0.5, 1.5, 2**31, 2**63 - 1, 2**64, -(2**63), 1e30, 1e308, float("nan"), float("inf"), -float("inf")]
-VALUES = [None, True, False, *NUMBERS, *WORDS, NUL, "1", "80", [], {}, [[]], [None], {"a": 1}, [1, "a", None], {"": {}}]
-
-
-def a_word(rng: random.Random) -> str:
-    """For the command line."""
-    return str(
-        rng.choice([*WORDS, *NUMBERS, "-k", "--out", "--json", "a=b", "lam=1", DEEP, "[" * 900, "{}", "lam=[1, 2]", "-", "--"])
-    )
+VALUES = [None, True, False, *NUMBERS, *WORDS, "a\0b", "1", "80", [], {}, [[]], [None], {"a": 1}, [1, "a", None], {"": {}}]
+ARGUMENTS = [*WORDS, *NUMBERS, "-k", "--out", "--json", "a=b", "lam=1", DEEP, "[" * 900, "{}", "lam=[1, 2]", "-", "--"]
+SIGNS = ["\t", "\0", "\ufeff", "'", '"', "{", "[", "&a ", "*a", "!!int ", "\n---\n", "\x1b", "%", ": ", "9" * 400]
 
 
 def harmed_yaml(rng: random.Random, content: Any) -> bytes:
@@ -88,11 +67,7 @@ def _places(node: Any) -> Iterator[tuple[Any, Any]]:
 
 def harmed_text(rng: random.Random, text: str) -> str:
     at = rng.randrange(len(text) + 1)
-    return (
-        text[:at]
-        + rng.choice(["\t", "\0", "\ufeff", "'", '"', "{", "[", "&a ", "*a", "!!int ", "\n---\n", "\x1b", "%", ": ", "9" * 400])
-        + text[at:]
-    )
+    return text[:at] + rng.choice(SIGNS) + text[at:]
 
 
 def harmed_bytes(rng: random.Random, content: bytes) -> bytes:
@@ -134,18 +109,9 @@ def instead_of_file(rng: random.Random, content: bytes) -> bytes | Callable[[Pat
         path.write_bytes(content)
         path.chmod(0)  # root reads it all the same
 
-    return rng.choice(
-        [
-            b"",
-            lambda path: None,
-            lambda path: path.mkdir(),
-            lambda path: path.symlink_to("nowhere"),
-            lambda path: path.symlink_to(path.name),
-            lambda path: os.mkfifo(path),
-            lambda path: path.symlink_to("/dev/zero"),
-            forbidden,
-        ]
-    )
+    nothing, folder, dangling = lambda path: None, Path.mkdir, lambda path: path.symlink_to("nowhere")
+    loop, endless = lambda path: path.symlink_to(path.name), lambda path: path.symlink_to("/dev/zero")
+    return rng.choice([b"", nothing, folder, dangling, loop, endless, os.mkfifo, forbidden])
 
 
 def harm_file(rng: random.Random, path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Malformed cards, experiments, data, models, records, words and variables; and what a case is.
+"""Malformed inputs of the command line, from seeded generators.
 
-A case is a number: `case(17)` is the same command on the same files everywhere.
+A case is a kind and a number: `case("names", 17)` is the same command on the same files everywhere. campaign.py runs them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data" / "readers"))
 sys.path.insert(0, str(Path(__file__).parent))
-from harm import DEEP, WORDS, a_word, harm_file, harmed_bytes, harmed_text, harmed_yaml, instead_of_file
+from harm import ARGUMENTS, DEEP, WORDS, harm_file, harmed_bytes, harmed_text, harmed_yaml, instead_of_file
 from whole_files import VALID
 
 SEED = 20261122
@@ -63,6 +63,11 @@ BUILT_IN: dict[str, Any] = {
     "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8.0, "tastes": 4, "seed": 1}},
     "split": {"protocol": "held-out-users", "valid": 10, "test": 10, "fold_in": 0.8, "seed": 3},
 }  # fmt: skip
+CHILD: dict[str, Any] = {
+    "name": "child",
+    "base": "base.yaml",
+    "arms": [{"name": "ease", "params": {"lam": 4}}, {"like": "iALS", "name": "iALS, again"}, {"method": "popularity"}],
+}
 EXPERIMENT: dict[str, Any] = {
     "name": "toy-losses",
     "question": "Which?",
@@ -106,14 +111,6 @@ COMMANDS = [
 ]
 
 
-def case(number: int) -> Case:
-    """A harmed input; of a negative number a command that is not harmed: -1, -2, ... are COMMANDS[0], COMMANDS[1], ..."""
-    if number < 0:
-        return Case(COMMANDS[-1 - number], FILES, models=True, results=True, codes=(0,))
-    rng = random.Random(f"{SEED}/{number}")
-    return KINDS[number % len(KINDS)](rng)
-
-
 def a_card(rng: random.Random) -> Case:
     card = copy.deepcopy(rng.choice([CARD, CARD, BUILT_IN]))
     words = rng.choice([["data", "describe", "toy.yaml"], ["run", "toy.yaml", "ease", "lam=1", "--no-track"]])
@@ -121,10 +118,15 @@ def a_card(rng: random.Random) -> Case:
 
 
 def an_experiment(rng: random.Random) -> Case:
-    text = harmed_yaml(rng, copy.deepcopy(EXPERIMENT))
+    """An experiment file that is harmed, also as the base of another, or an experiment whose base is not."""
+    trees = {"toy-losses.yaml": copy.deepcopy(EXPERIMENT)}
+    if rng.random() < 0.4:
+        trees = {"toy-losses.yaml": copy.deepcopy(CHILD), "base.yaml": copy.deepcopy(EXPERIMENT)}
+    harmed = rng.choice([*trees])
+    files = {name: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True).encode() for name, tree in trees.items()}
     more = rng.choice([[], ["--stand-in", "0.5"], ["--chosen"], ["--json"]])
     words = rng.choice([["sweep", "toy-losses.yaml", "--dry-run", *more], ["report", "toy-losses.yaml"]])
-    return Case(words, TOY | {"toy-losses.yaml": text})
+    return Case(words, TOY | files | {harmed: harmed_yaml(rng, trees[harmed])})
 
 
 def data(rng: random.Random) -> Case:
@@ -132,63 +134,36 @@ def data(rng: random.Random) -> Case:
     content, read, name, member = VALID[rng.choice([*VALID])]
     remote = {"file": name} | ({"member": member} if member else {})
     card = {"name": "toy", "source": {"files": {"all": remote}}, "read": read}
-    return Case(
-        rng.choice([["data", "describe", "toy.yaml"], ["run", "toy.yaml", "popularity", "--no-track"]]),
-        {
-            "toy.yaml": yaml.safe_dump(card).encode(),
-            name: rng.choice([harmed_bytes, harmed_bytes, instead_of_file])(rng, content),
-        },
-    )
+    words = rng.choice([["data", "describe", "toy.yaml"], ["run", "toy.yaml", "popularity", "--no-track"]])
+    harmed = rng.choice([harmed_bytes, harmed_bytes, instead_of_file])(rng, content)
+    return Case(words, {"toy.yaml": yaml.safe_dump(card).encode(), name: harmed})
 
 
 def ids(rng: random.Random) -> Case:
     """A table of ids that is handed to a model."""
     content = rng.choice([b"user,item\n7,1\n7,2\n8,3\n", TABLE.encode(), b"user\n1\n2\n", b"item\n3\n"])
-    words = rng.choice(
-        [
-            ["recommend", "models/ease", "--history"],
-            ["recommend", "models/ials", "--users"],
-            ["similar", "models/ease", "--items"],
-        ]
-    )
+    words = ["recommend models/ease --history", "recommend models/ials --users", "similar models/ease --items"]
     name = rng.choice(["ids.csv", "ids.csv", "ids.parquet"])
-    return Case(
-        [*words, name, "--out", "top.csv"], {name: rng.choice([harmed_bytes, instead_of_file])(rng, content)}, models=True
-    )
+    files = {name: rng.choice([harmed_bytes, instead_of_file])(rng, content)}
+    return Case([*rng.choice(words).split(), name, "--out", "top.csv"], files, models=True)
 
 
-def a_model(rng: random.Random) -> Case:
-    folder = rng.choice(["models/ease", "models/ials", "models/popularity"])
-    name = f"{folder}/{rng.choice(['model.json', 'model.json', 'arrays.safetensors'])}"
-    words = rng.choice(
-        [["recommend", folder, "--all", "-k", "3"], ["similar", folder, "--item", "3"], ["recommend", folder, "--user", "1"]]
-    )
-    return Case([*words, "--out", "top.csv"], TOY, models=True, harm=lambda root: harm_file(rng, root / name))
-
-
-def a_record(rng: random.Random) -> Case:
-    folder = rng.choice(["runs/run-toy-ease", "runs/run-toy-popularity"])
-    name = rng.choice(["record.json", "record.json", "per_user.parquet"])
-    words = ["compare", "run-toy-ease", "run-toy-popularity", "--metric", rng.choice(["ndcg@5", "recall@10"])]
+def a_result(rng: random.Random) -> Case:
+    """A record, or what a sweep left."""
+    records = {f"runs/run-toy-ease*/{name}" for name in ("record.json", "per_user.parquet")}
+    sweeps = {
+        f"sweeps/*/{name}" for name in ("sweep.json", "chosen.json", "comparisons.json", "records/run-toy-ease*/record.json")
+    }
+    place = rng.choice(sorted(records | sweeps))
+    words = ["report", "report --out pages", "sweep status", "report toy --format json"]
+    if place in records:
+        words = [f"compare run-toy-ease run-toy-popularity --metric {name}" for name in ("ndcg@5", "recall@10")]
 
     def harm(root: Path) -> None:
-        (path,) = (root / "results").glob(f"{folder}*/{name}")
+        (path,) = (root / "results").glob(place)
         harm_file(rng, path)
 
-    return Case(words, TOY, results=True, harm=harm)
-
-
-def a_sweep(rng: random.Random) -> Case:
-    """What a sweep left."""
-    names = ["sweep.json", "sweep.json", "chosen.json", "comparisons.json", "records/run-toy-ease*/record.json"]
-    name = rng.choice(names)
-    words = rng.choice([["report"], ["report", "--out", "pages"], ["sweep", "status"], ["report", "toy", "--format", "json"]])
-
-    def harm(root: Path) -> None:
-        (path,) = (root / "results" / "sweeps").glob(f"*/{name}")
-        harm_file(rng, path)
-
-    return Case(words, TOY, results=True, harm=harm)
+    return Case(rng.choice(words).split(), TOY, results=True, harm=harm)
 
 
 def arguments(rng: random.Random) -> Case:
@@ -198,20 +173,20 @@ def arguments(rng: random.Random) -> Case:
         word = words[at]
         how = rng.randrange(6)
         if how == 0:
-            words[at] = word.partition("=")[0] + "=" + a_word(rng) if "=" in word else a_word(rng)
+            words[at] = word.partition("=")[0] + "=" + str(rng.choice(ARGUMENTS)) if "=" in word else str(rng.choice(ARGUMENTS))
         elif how == 1:
-            words[at] = a_word(rng)
+            words[at] = str(rng.choice(ARGUMENTS))
         elif how == 2:
             del words[at]
         elif how == 3:
-            words.insert(at, rng.choice([word, a_word(rng)]))
+            words.insert(at, rng.choice([word, str(rng.choice(ARGUMENTS))]))
         elif how == 4:
             other = rng.randrange(1, len(words))
             words[at], words[other] = words[other], words[at]
         else:
             words[at] = harmed_text(rng, word)
         if len(words) == 1:
-            words.append(a_word(rng))
+            words.append(str(rng.choice(ARGUMENTS)))
     # No argument holds a NUL, and none is taken for another command: those that serve never end.
     words = [words[0], *(word.replace("\0", "") for word in words[1:] if word not in ("serve", "ui", "demo"))]
     return Case(words, FILES, models=True, results=True)
@@ -234,6 +209,3 @@ def variables(rng: random.Random) -> Case:
     words = rng.choice([["run", "toy.yaml", "popularity", "--no-track"], ["data", "list"], ["tracking", "status"], ["report"]])
     links = {"dangling": lambda path: path.symlink_to("nowhere"), "loop": lambda path: path.symlink_to("loop")}
     return Case(words, TOY | links, {f"RANKBENCH_{name}": rng.choice(values).replace("\0", "")})
-
-
-KINDS = [a_card, an_experiment, data, arguments, a_model, a_record, ids, a_sweep, variables, data]

@@ -1,12 +1,14 @@
-"""Plugins that return what they should not."""
+"""Plugins that return what they should not, and names that nothing may have."""
 
 # ruff: noqa: E501  a value a line would be longer still
 
 from __future__ import annotations
 
+import copy
 import random
 
-from malformed import TOY, Case
+import yaml
+from malformed import CARD, EXPERIMENT, TOY, Case
 
 LOSS = """
 import sys, numpy as np, torch
@@ -130,15 +132,8 @@ MODELS = [
     "LowRankRecommender(torch.ones(3, 2), V, V)", "(good, good)",
 ]  # fmt: skip
 # What happens before anything is returned. The words of an exit belong to the plugin, not to the command.
-BEFORE = [
-    "sys.exit()",
-    "sys.exit(0)",
-    "sys.exit(7)",
-    "sys.exit('done')",
-    "raise SystemExit(None)",
-    "print('{not json')",
-    "sys.stdout.write('[')",
-]
+EXITS = ["sys.exit()", "sys.exit(0)", "sys.exit(7)", "sys.exit('done')", "raise SystemExit(None)"]
+PRINTS = ["print('{not json')", "sys.stdout.write('[')"]
 KINDS = {
     "loss": (LOSS, LOSSES, ["given", "epochs=1"]),
     "metric": (METRIC, ARRAYS, ["popularity", "--metrics", "given@5"]),
@@ -147,21 +142,56 @@ KINDS = {
     "encoder": (ENCODER, PAIRS, ["bpr", "model=given", "epochs=1"]),
     "solver": (SOLVER, MODELS, ["given"]),
 }
-GOOD = {"reader": "[good]"}
+BAD_NAMES = [
+    "", " ", ".", "..", "../../x", "/x", "a/b", "a\\b", "<b>x</b>", "<script>alert(1)</script>", "a=b", "ev*l", "e?l", "[ab]", "family:x", "!x",
+    "a,b", "a b", "a\tb", "a\nb", "a\0b", "a\x1b[31mb", "x" * 10_000, "x" * 300, "\u202eabc", "\u05d0\u05d1", "\u0430b", "e\u0301", "\uff45ase",
+    "\u200bease", "a\ud800b", "-x", "--help", "$(id)", "`id`", "a|b", "a\"b", "a'b", "%s", "{x}", "~x", "a;b", "&amp;", "#x", "@x", "x@5", "\U0001f600",
+]  # fmt: skip
+# Where a word of the command line is a name.
+WORDS = [
+    "run toy.yaml {} --no-track", "fit toy.yaml {} --out new-model", "run {} popularity --no-track", "run toy.yaml bpr model={} --no-track",
+    "run toy.yaml popularity data.name={} --no-track", "run toy.yaml popularity data.split.protocol={} --no-track",
+    "run toy.yaml popularity --metrics {} --no-track", "leaderboard --methods {} --dry-run --no-track",
+    "leaderboard --datasets {} --dry-run --no-track", "sweep toy-losses.yaml --arms {} --dry-run", "methods {}", "study {}",
+    "data import raw.csv --name {} --out new.yaml",
+]  # fmt: skip
+
+
+def _written(kind: str, before: str = "pass", value: str = "good", name: str = "given") -> bytes:
+    text = KINDS[kind][0].format(before=before, value="[good]" if (kind, value) == ("reader", "good") else value)
+    return text.replace('"given"', ascii(name)).encode()
 
 
 def a_return(rng: random.Random) -> Case:
-    kind = rng.choice(["loss", "loss", "loss", "metric", "metric", "protocol", "reader", "encoder", "solver"])
-    text, special, words = KINDS[kind]
-    before, value, codes = "pass", GOOD.get(kind, "good"), (2, 3)
-    how = rng.randrange(6)
-    if how == 0:
-        before = rng.choice(BEFORE)
-        codes = (2, 3) if "exit" in before.lower() else (0,)
-    else:
-        value = rng.choice(special if how < 4 else ANYTHING)
-        codes = (2, 3) if kind == "loss" else (0, 2, 3)  # of the others some are read as numbers, and some are harmless
+    kind = rng.choice([*KINDS, "loss", "loss", "metric"])
+    _, special, words = KINDS[kind]
+    before, value = "pass", rng.choice(rng.choice([special, special, ANYTHING]))
+    codes = (2, 3) if kind == "loss" else (0, 2, 3)  # of the others some are read as numbers, and some are harmless
+    if rng.randrange(6) == 0:
+        before, value = rng.choice(EXITS + PRINTS), "good"
+        codes = (2, 3) if before in EXITS else (0,)
     words = ["run", "toy.yaml", *words, "--plugin", "mine.py", "--no-track", *rng.choice([["--json"], []])]
-    return Case(
-        words, TOY | {"mine.py": text.format(before=before, value=value).encode()}, codes=codes, about=f"{before}; {value}"
-    )
+    return Case(words, TOY | {"mine.py": _written(kind, before, value)}, codes=codes, about=f"{before}; {value}")
+
+
+def a_name(rng: random.Random) -> Case:
+    name, where = rng.choice(BAD_NAMES), rng.choice(["plugin", "plugin", "card", "arm", "word", "word"])
+    about = repr(name)[:80]
+    if where == "plugin":
+        kind = rng.choice([each for each in KINDS if each != "metric"])  # a metric is called as its function
+        words = rng.choice([["run", "toy.yaml", "popularity", "--no-track"], ["methods"], ["data", "describe", "toy.yaml"]])
+        files = TOY | {"mine.py": _written(kind, name=name)}
+        return Case([*words, "--plugin", "mine.py"], files, codes=(2,), names="mine.py", about=about)
+    if where == "card":
+        words = rng.choice([["run", "toy.yaml", "popularity", "--no-track"], ["data", "describe", "toy.yaml"]])
+        return Case(words, TOY | {"toy.yaml": yaml.safe_dump(CARD | {"name": name}).encode()}, codes=(2,), names="toy.yaml")
+    experiment, key = copy.deepcopy(EXPERIMENT), rng.choice(["name", "name", "method"])
+    if where == "arm":
+        rng.choice(experiment["arms"])[key] = name
+    files = TOY | {"toy-losses.yaml": yaml.safe_dump(experiment).encode()}
+    if where == "arm":
+        # The label of a row may be any short text of one line without markup and patterns.
+        label = key == "name" and name.isprintable() and 0 < len(name) <= 64 and not {*name} & {*r"<>&/\|`*?[]"}
+        return Case(["sweep", "toy-losses.yaml", "--dry-run"], files, codes=(0, 2) if label else (2,), about=about)
+    word = name.replace("\0", "").replace("\ud800", "")
+    return Case([each.format(word) for each in rng.choice(WORDS).split()], files, codes=(0, 2))

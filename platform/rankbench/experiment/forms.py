@@ -64,7 +64,8 @@ def misfit(model: Recommender, n_users: int, n_items: int) -> str:
 def checked_model(model: Any, X: sp.csr_array, method: str) -> Recommender:
     """Return what a method made of X (n_users, n_items). Raises ConfigError if that is no recommender for it."""
     advice = "rankbench check FILE tests it"
-    is_one = isinstance(model, Recommender) and not isinstance(model, type)
+    # Of a form with wrong arrays even n_items may fail, which isinstance reads.
+    is_one = type(model) in _SHAPES or (isinstance(model, Recommender) and not isinstance(model, type))
     require(is_one, f"method {method}: returned {shown(model)} instead of a recommender; {advice}")
     problem = misfit(model, *X.shape)
     require(

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from rankbench.core.config import override, validate
 from rankbench.core.environment import Environment
@@ -21,7 +23,14 @@ from rankbench.core.names import ALL
 from rankbench.core.patterns import WITHOUT, is_pattern, matches
 from rankbench.data.cards import Card, is_card_path, load_card, read_card
 
-Entry = str | dict[str, Any]
+
+def _with_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:
+    if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
+        raise ValueError("give the card's `name`, then what to change in it")
+    return entry
+
+
+Entry = Annotated[str | dict[str, Any], AfterValidator(_with_a_name)]
 
 
 def with_card_names(entries: Sequence[Entry], folders: Sequence[Path], source: str) -> tuple[Entry, ...]:
@@ -35,8 +44,8 @@ def with_card_names(entries: Sequence[Entry], folders: Sequence[Path], source: s
 def _with_card_name(entry: Entry, folders: Sequence[Path], source: str) -> Entry:
     content = {"name": entry} if isinstance(entry, str) else entry
     require("file" not in content, f"{source}: file: unknown key; give the path of a card as its `name`")
-    given = content.get("name")
-    if "card" in content or not isinstance(given, str) or not is_card_path(given):
+    given = content["name"]
+    if "card" in content or not is_card_path(given):
         return entry
     paths = [folder / given for folder in folders]
     path = next((path for path in paths if path.is_file()), None)
@@ -76,8 +85,9 @@ def without_patterns(entries: Sequence[Entry], names: Collection[str], source: s
 
 def _word(entry: Entry) -> str:
     """The name or pattern of an entry; empty if it is given in full."""
-    name = entry if isinstance(entry, str) else entry.get("name", "")
-    return name if isinstance(name, str) and "card" not in (entry if isinstance(entry, dict) else ()) else ""
+    if isinstance(entry, str):
+        return entry
+    return "" if "card" in entry else str(entry["name"])
 
 
 def card_of(entry: Entry, environment: Environment, source: str) -> Card:
@@ -87,12 +97,10 @@ def card_of(entry: Entry, environment: Environment, source: str) -> Card:
     changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "file", "card")})
     if "card" in entry:  # given in full, without a file
         return validate(Card, override(entry["card"], changes), f"{source}.card")
-    name = entry.get("name")
-    if not isinstance(name, str):
-        raise ConfigError(f"{source}: give the card's `name`, then what to change in it")
+    name = entry["name"]
     # A variant of a card, made in Python, may have a name of its own.
     changes |= {"name": name} if "file" in entry else {}
-    return _loaded(entry.get("file", name), environment, changes, source)
+    return _loaded(entry["file"] if "file" in entry else name, environment, changes, source)
 
 
 def with_split_seed(entry: Entry, seed: int) -> Entry:

@@ -76,7 +76,7 @@ def reader(format: str) -> Callable[..., Iterator[pa.Table]]:
         with exits_are_errors(f"reader {format}"):
             found = read(raw)
             for table in found if isinstance(found, Iterable) else (found,):
-                if problem := problem_of(table):
+                if problem := problem_of(table, raw.keep_missing):
                     raise ConfigError(f"reader {format}: {problem}; rankbench check FILE tests it")
                 yield table
 
@@ -86,8 +86,10 @@ def reader(format: str) -> Callable[..., Iterator[pa.Table]]:
 TYPES = {"value": pa.types.is_float64, "time": pa.types.is_int64}
 
 
-def problem_of(table: Any) -> str:
-    """What keeps something that a reader yielded from being a table of interactions; empty if nothing does."""
+def problem_of(table: Any, keep_missing: bool = False) -> str:
+    """What keeps something that a reader yielded from being a table of interactions; empty if nothing does. Only a time may be
+    missing in a row, unless missing rows are kept.
+    """
     if not isinstance(table, pa.Table):
         return f"yielded {shown(table)} instead of a pyarrow.Table"
     names = table.column_names
@@ -97,6 +99,8 @@ def problem_of(table: Any) -> str:
         kind = table[column].type
         if not (TYPES[column](kind) if column in TYPES else pa.types.is_int64(kind) or pa.types.is_string(kind)):
             return f"the column {column} is {str(kind)[:100]}"
+        if table[column].null_count and column != "time" and not keep_missing:
+            return f"the column {column} has empty rows"
     return ""
 
 
