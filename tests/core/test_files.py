@@ -28,14 +28,6 @@ def test_a_folder_appears_whole(tmp_path):
     assert list(target.parent.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("error", [ValueError("broken"), KeyboardInterrupt()])
-def test_a_failure_leaves_no_folder(error, tmp_path):
-    with pytest.raises(type(error)), atomic_folder(tmp_path / "made") as scratch:
-        (scratch / "half.txt").write_text("half")
-        raise error
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_of_two_writers_of_a_folder_the_first_is_kept(tmp_path):
     target = tmp_path / "made"
     with atomic_folder(target) as slow:
@@ -77,29 +69,57 @@ def test_a_file_is_replaced_whole(tmp_path):
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_a_failure_leaves_the_old_file(tmp_path):
-    target = tmp_path / "x.txt"
-    target.write_text("old")
-    with pytest.raises(ValueError), atomic_file(target) as scratch:
-        scratch.write_text("ne")
-        raise ValueError("broken")
-    assert target.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [target]
+def written(make, target, text, **options):
+    with make(target, **options) as scratch:
+        (scratch / "x.txt" if make is atomic_folder else scratch).write_text(text)
 
 
-def test_a_move_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    """There is no moment at which the old file is gone and the new one not there."""
-    target = tmp_path / "x.txt"
-    target.write_text("old")
+def content(target):
+    return (target / "x.txt" if target.is_dir() else target).read_text()
+
+
+MAKERS = pytest.mark.parametrize(("make", "options"), [(atomic_file, {}), (atomic_folder, {"replace": True})])
+
+
+@MAKERS
+@pytest.mark.parametrize("old", ["old", None])
+@pytest.mark.parametrize(
+    ("raised", "seen", "message"),
+    [
+        (ValueError("broken"), ValueError, "broken"),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+        (OSError(errno.EIO, "broken"), OSError, "broken"),
+        *((OSError(number, "full"), StorageError, "made: no space left") for number in (errno.ENOSPC, errno.EDQUOT)),
+        *(
+            (OSError(number, "no"), StorageError, "made: cannot be written .*; choose another folder")
+            for number in (errno.EACCES, errno.EROFS, errno.EPERM)
+        ),
+    ],
+)
+def test_a_failure_changes_nothing_and_a_disk_that_fails_is_named(make, options, old, raised, seen, message, tmp_path):
+    target = tmp_path / "made"
+    if old:
+        written(make, target, old)
+    with pytest.raises(seen, match=message) as error, make(target, **options) as scratch:
+        (scratch / "x.txt" if make is atomic_folder else scratch).write_text("half")
+        raise raised
+    assert getattr(error.value, "exit_code", 5) == 5
+    assert [*tmp_path.iterdir()] == ([target] if old else []) and (not old or content(target) == "old")
+
+
+@MAKERS
+def test_a_move_that_fails_leaves_what_was_there(make, options, tmp_path, monkeypatch):
+    """There is no moment at which the old one is gone and the new one not there."""
 
     def refuse(self, target):
         raise OSError(errno.EIO, "broken")
 
-    monkeypatch.setattr(Path, "replace", refuse)
-    with pytest.raises(OSError), atomic_file(target) as scratch:
-        scratch.write_text("new")
-    assert target.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [target]
+    target = tmp_path / "made"
+    written(make, target, "old")
+    monkeypatch.setattr(Path, "replace" if make is atomic_file else "rename", refuse)
+    with pytest.raises(OSError, match="broken"):
+        written(make, target, "new", **options)
+    assert content(target) == "old" and [*tmp_path.iterdir()] == [target]
 
 
 def test_a_writer_that_writes_nothing_is_an_error_and_leaves_the_old_file(tmp_path):
@@ -108,31 +128,6 @@ def test_a_writer_that_writes_nothing_is_an_error_and_leaves_the_old_file(tmp_pa
     with pytest.raises(FileNotFoundError), atomic_file(target):
         pass
     assert target.read_text() == "old"
-
-
-@pytest.mark.parametrize("make", [atomic_file, atomic_folder])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_a_storage_error_that_names_the_target(make, number, tmp_path):
-    with pytest.raises(StorageError, match=r"made: no space left") as error, make(tmp_path / "made"):
-        raise OSError(number, "full")
-    assert error.value.exit_code == 5
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_another_error_of_the_system_keeps_its_name(tmp_path):
-    with pytest.raises(OSError), atomic_folder(tmp_path / "made"):
-        raise OSError(errno.EIO, "broken")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_rename_that_fails_for_another_reason_is_not_taken_for_a_second_writer(tmp_path, monkeypatch):
-    def refuse(self, target):
-        raise OSError(errno.EIO, "broken")
-
-    monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(OSError), atomic_folder(tmp_path / "made"):
-        pass
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_is_read_back_and_refuses_what_json_has_no_word_for(tmp_path):
@@ -144,14 +139,6 @@ def test_json_is_read_back_and_refuses_what_json_has_no_word_for(tmp_path):
             write_json(target, {"x": bad})
     assert json.loads(target.read_text(encoding="utf-8")) == value
     assert list(tmp_path.iterdir()) == [target]
-
-
-@pytest.mark.parametrize("make", [atomic_file, atomic_folder])
-@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.EPERM])
-def test_a_place_that_cannot_be_written_is_named(make, code, tmp_path):
-    with pytest.raises(StorageError, match=r"made: cannot be written .*; choose another folder"), make(tmp_path / "made"):
-        raise OSError(code, os.strerror(code))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_below_a_file_cannot_be_made(tmp_path):
@@ -173,23 +160,9 @@ def test_a_folder_is_replaced_whole(library, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_folder_that_cannot_be_replaced_stays(tmp_path):
-    with atomic_folder(tmp_path / "made") as scratch:
-        (scratch / "x.txt").write_text("old")
-    with pytest.raises(ValueError), atomic_folder(tmp_path / "made", replace=True) as scratch:
-        (scratch / "x.txt").write_text("new")
-        raise ValueError("broken")
-    assert (tmp_path / "made" / "x.txt").read_text() == "old"
-    assert list(tmp_path.iterdir()) == [tmp_path / "made"]
-
-
 def test_there_is_no_moment_without_the_folder(tmp_path):
     """A process that looks for it again and again while it is replaced finds it every time."""
     target, over, misses = tmp_path / "made", threading.Event(), []
-
-    def replace(text: str) -> None:
-        with atomic_folder(target, replace=True) as scratch:
-            (scratch / "x.txt").write_text(text)
 
     def read() -> None:
         while not over.is_set():
@@ -198,11 +171,11 @@ def test_there_is_no_moment_without_the_folder(tmp_path):
             except FileNotFoundError as error:
                 misses.append(error)
 
-    replace("0")
+    written(atomic_folder, target, "0")
     reader = threading.Thread(target=read)
     reader.start()
     for number in range(300):
-        replace(str(number))
+        written(atomic_folder, target, str(number), replace=True)
     over.set()
     reader.join()
     assert misses == []

@@ -15,42 +15,23 @@ from rankbench.core.registry import Registry, nearest
         # A prefix is a near miss, however short it is against the name.
         ("amazon", ["amazon-beauty-of-the-talos-authors", "gowalla"], "amazon-beauty-of-the-talos-authors"),
         ("rankbench_ofline", ["RANKBENCH_OFFLINE", "RANKBENCH_DATA"], "RANKBENCH_OFFLINE"),
+        ("zzz", ["tau", "lam"], ""),
+        ("tau", [], ""),
+        ("", ["tau"], ""),
     ],
 )
 def test_the_nearest_name(name, names, found):
-    assert nearest(name, names) == f"; did you mean {found}?"
-    assert nearest(name, reversed(names)) == f"; did you mean {found}?"
+    assert nearest(name, names) == nearest(name, reversed(names)) == (f"; did you mean {found}?" if found else "")
 
 
-@pytest.mark.parametrize(("name", "names"), [("zzz", ["tau", "lam"]), ("tau", []), ("", ["tau"])])
-def test_no_name_is_near(name, names):
-    assert nearest(name, names) == ""
-
-
-def registry(**specs: int) -> Registry[int]:
+def test_a_registry_gives_what_was_added_once_in_the_order_of_names():
     solvers = Registry("solver")
-    for name, spec in specs.items():
-        solvers.add(name, spec, "rankbench.solvers")
-    return solvers
-
-
-def test_a_registry_gives_what_was_added_in_the_order_of_names():
-    solvers = registry(ials=2, ease=1)
-    assert (solvers.get("ease"), solvers.get("ials")) == (1, 2)
-    assert solvers.names() == ["ease", "ials"]
-    assert list(solvers) == [1, 2]
-    assert len(solvers) == 2
-
-
-def test_a_name_is_taken_once():
-    solvers = registry(ease=1)
+    solvers.add("ials", 2, "rankbench.solvers")
+    solvers.add("ease", 1, "rankbench.solvers")
     with pytest.raises(ConfigError, match="solver 'ease' is registered twice"):
-        solvers.add("ease", 2, "tests")
-    assert solvers.get("ease") == 1
-
-
-def test_a_miss_names_the_nearest_or_all():
-    solvers = registry(ease=1, ials=2)
+        solvers.add("ease", 3, "tests")
+    assert (solvers.get("ease"), solvers.get("ials"), len(solvers)) == (1, 2, 2)
+    assert solvers.names() == ["ease", "ials"] and list(solvers) == [1, 2]
     with pytest.raises(ConfigError, match=r"unknown solver 'esae'; did you mean ease\?"):
         solvers.get("esae")
     with pytest.raises(ConfigError, match="unknown solver 'xgboost'; known: ease, ials"):
