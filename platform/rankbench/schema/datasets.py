@@ -97,10 +97,10 @@ def card_of(entry: Entry, environment: Environment, source: str) -> Card:
     changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "file", "card")})
     if "card" in entry:  # given in full, without a file
         return validate(Card, override(entry["card"], changes), f"{source}.card")
-    name = entry["name"]
+    name: str = entry["name"]
     # A variant of a card, made in Python, may have a name of its own.
     changes |= {"name": name} if "file" in entry else {}
-    return _loaded(entry["file"] if "file" in entry else name, environment, changes, source)
+    return _loaded(str(entry.get("file", name)), environment, changes, source)
 
 
 def with_split_seed(entry: Entry, seed: int) -> Entry:
