@@ -10,20 +10,13 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_lists import csr, ranking
 
 from rankbench.core.errors import ConfigError
 from rankbench.evaluation.beyond import ALIASES, ITEM_GROUPS, OF_LISTS, USER_GROUPS, _diversity
 from rankbench.evaluation.metrics import METRICS, OTHERS, measure, metric_set
-from rankbench.evaluation.ranking import Ranking
 
 PROPERTY = settings(max_examples=60, deadline=None)  # kernels are compiled at their first call
-
-
-def csr(rows, n_items):
-    dense = np.zeros((len(rows), n_items), np.float32)
-    for row, items in enumerate(rows):
-        dense[row, sorted(items)] = 1
-    return sp.csr_array(dense)
 
 
 @st.composite
@@ -114,14 +107,10 @@ def expected(n_items, train, users, k):
 
 def measured(n_items, train, users, k):
     depth = min(k, n_items)
-    items = np.full((len(users), depth), -1, np.int32)
-    for row, (_, order, _) in enumerate(users):
-        items[row, : len(order[:depth])] = order[:depth]
-    rows = np.arange(len(users))
-    ranking = Ranking(rows, rows.astype(np.int32), items, np.zeros(items.shape))
+    lists = ranking([order[:depth] for _, order, _ in users], depth)
     targets, X = csr([T for _, _, T in users], n_items), csr(train, n_items)
     counts = np.bincount(X.indices, minlength=n_items)
-    found = measure(ranking, targets, counts, metric_set(OF_LISTS, [k]), X, csr([h for h, _, _ in users], n_items))
+    found = measure(lists, targets, counts, metric_set(OF_LISTS, [k]), X, csr([h for h, _, _ in users], n_items))
     return {name: float(np.mean(values)) for name, values in (found.values | found.overall).items()}
 
 
@@ -133,40 +122,11 @@ def test_every_metric_is_its_definition(case, k):
     assert measured(*case, k) == pytest.approx({f"{name}@{k}": value for name, value in oracle.items()}, abs=1e-9)
 
 
-def test_a_worked_example():
-    # Item 0 has 5 of 8 interactions, items 1, 2, 3 have one each, item 4 none: head, middle, middle, tail, cold.
-    train = [{0, 1}, {0, 2}, {0, 3}, {0}, {0}]
-    users = [({0}, [1, 4], {4, 2}), ({1, 2}, [0, 3], {0, 3})]
-    found = measured(5, train, users, 2)
-    assert found["recall_cold@2"] == 1.0 and found["recall_middle@2"] == 0.0 and found["recall_head@2"] == 1.0
-    assert found["recall_tail@2"] == 1.0
-    assert found["recall_light@2"] == 0.5 and found["recall_medium@2"] == 1.0 and found["recall_heavy@2"] == 0.0
-    assert found["popularity_lift@2"] == pytest.approx(((0.5 - 5) / 5 + (3 - 1) / 1) / 2)
-    assert found["diversity@2"] == pytest.approx((1 + (1 - 1 / math.sqrt(5))) / 2)
-    assert found["gini@2"] == pytest.approx(0.2)  # four items are listed once and one never
-
-
-def test_groups_of_items_share_out_the_hits():
-    rng = np.random.default_rng(0)
-    train = [set(rng.permutation(40)[: rng.integers(1, 12)].tolist()) for _ in range(60)]
-    users = [(train[u], rng.permutation(40)[:20].tolist(), set(rng.permutation(40)[:5].tolist())) for u in range(60)]
-    found = measured(40, train, users, 10)
-    counts = [sum(item in row for row in train) for item in range(40)]
-    groups = item_groups(counts)
-    shares = {g: sum(groups[i] == g for _, _, T in users for i in T) / 300 for g in ITEM_GROUPS}
-    hits = sum(len(set(order[:10]) & T) for _, order, T in users)
-    assert sum(shares[g] * found[f"recall_{g}@10"] for g in ITEM_GROUPS) == pytest.approx(hits / 300)
-
-
-def test_a_word_stands_for_several_metrics():
+def test_words_stand_for_several_metrics_and_unknown_training_interactions_are_refused():
     assert set(metric_set(["groups@5"]).names) == {f"{name}@5" for name in ALIASES["groups"]} and len(ALIASES["groups"]) == 14
     assert metric_set(["beyond"], [10, 20]).names[:2] == ("gini@10", "gini@20")
-
-
-def test_where_training_interactions_are_unknown_they_are_refused():
-    ranking = Ranking(np.arange(1), np.arange(1, dtype=np.int32), np.zeros((1, 1), np.int32), np.zeros((1, 1)))
     with pytest.raises(ConfigError, match="novelty@1 cannot be measured here"):
-        measure(ranking, csr([{0}], 2), np.zeros(2), metric_set(["novelty"], [1]))
+        measure(ranking([[0]], 1), csr([{0}], 2), np.zeros(2), metric_set(["novelty"], [1]))
 
 
 def test_the_page_defines_every_metric():

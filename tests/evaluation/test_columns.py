@@ -13,9 +13,8 @@ from rankbench.data.splits import Holdout
 from rankbench.evaluation import ranking
 from rankbench.evaluation.columns import rank_by_columns_on
 from rankbench.evaluation.ranking import rank
-from rankbench.experiment.methods import registered
 from rankbench.fitting.recommenders import LinearRecommender
-from rankbench.solvers.tiled.recommender import TiledLinearRecommender, fit_tiled
+from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -109,18 +108,6 @@ def test_more_users_and_items_than_a_block_of_scores_holds():
     for threads, width in ((1, ranking.BLOCK_ITEMS + 3), (2, 10_000)):
         with pinned(threads):
             check(rank([TiledLinearRecommender(C, beta, alpha)], holdout, 20, auc=True, columns=width), expected)
-
-
-def test_closed_forms_whose_matrix_lies_in_a_file(tmp_path):
-    rng = np.random.default_rng(4)
-    X, methods = csr(rng.random((50, 31)) < 0.2), registered()
-    settings = [("edlae", {"p": 0.5, "lam": 3.0}), ("deql-l2", {"p": 0.5, "b": 2.0, "lam_prime": 3.0})]
-    members = [(methods.get(name), methods.get(name).params(**values)) for name, values in settings]
-    tiled = fit_tiled(X, members, tmp_path, 10**9)
-    C = tiled[0].C.columns(0, 31)
-    dense = [LinearRecommender(C, model.beta, model.alpha) for model in tiled]
-    holdout = Holdout(np.arange(50, dtype=np.int32), X, csr((rng.random((50, 31)) < 0.1) & (X.toarray() == 0)))
-    check(rank(tiled, holdout, 10, auc=True, columns=7), rank(dense, holdout, 10, auc=True))
 
 
 @pytest.mark.parametrize("auc, times", [(False, 1), (True, 2)])

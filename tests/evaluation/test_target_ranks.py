@@ -60,9 +60,3 @@ def test_the_expectation_is_that_of_samples():
     ranks = TargetRanks(np.array([float(above)]), np.array([0, 1]), np.array([n]))
     assert OF_RANKS["recall_sampled"](ranks, k)[0] == pytest.approx((hits < k).mean(), abs=0.01)
     assert OF_RANKS["ndcg_sampled"](ranks, k)[0] == pytest.approx(np.where(hits < k, 1 / np.log2(2 + hits), 0).mean(), abs=0.01)
-
-
-def test_all_other_candidates_give_the_whole_area():
-    case = [(20, [0.0, 3.5, 19.0]), (4, [1.0])]
-    area = [np.mean([1 - above / n for above in targets]) for n, targets in case]
-    assert OF_RANKS["opauc"](ranks_of(case), 1000) == pytest.approx(area)

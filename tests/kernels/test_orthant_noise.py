@@ -1,4 +1,4 @@
-"""Noise in the orthants of vectors: its definition restated in NumPy, its distribution, and any number of threads."""
+"""Noise in the orthants of vectors: its definition restated in NumPy, and any number of threads."""
 
 import numba
 import numpy as np
@@ -6,7 +6,6 @@ import pytest
 import torch
 from elsewhere import elsewhere, here
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import stats
 
 from rankbench.kernels import parallel
 from rankbench.kernels.orthant_noise import with_noise
@@ -45,23 +44,10 @@ def test_noise_is_its_definition(n, d, dtype):
     v = torch.randn(n, d, generator=generator(1), dtype=dtype)
     delta = uniform(int(torch.randint(2**62, (), generator=generator(5))), n, d)
     wanted = v.numpy() + 0.3 * np.sign(v.numpy()) * delta / np.linalg.norm(delta, axis=1, keepdims=True)
-    assert_allclose(with_noise(v, 0.3, generator(5)), wanted, rtol=1e-12 if dtype == torch.float64 else 1e-6)
-
-
-def test_numbers_are_uniform_and_independent_of_row_place_and_seed():
-    n, d = 4000, 50
-    draws = []
-    for seed in (3, 4):
-        noise = with_noise(torch.ones(n, d, dtype=torch.float64), 1.0, generator(seed)).numpy() - 1
-        # The sum of d independent squares hardly varies: the numbers relative to it are close to uniform on [0, 3^½ / d^½].
-        draws.append(noise * np.sqrt(d / 3))
-    for u in draws:
-        assert abs(u.mean() - 0.5) < 0.01 and abs((u**2).mean() - 1 / 3) < 1e-9
-        assert stats.kstest(u[:, 0], "uniform").statistic < 0.04
-        places = np.corrcoef(u.T) - np.eye(d)
-        assert np.abs(places).max() < 5 / np.sqrt(n) + 1 / d  # 1/d is that of the common length
-        assert abs(np.corrcoef(u[:-1].ravel(), u[1:].ravel())[0, 1]) < 0.02
-    assert abs(np.corrcoef(draws[0].ravel(), draws[1].ravel())[0, 1]) < 0.02
+    noisy = with_noise(v.requires_grad_(), 0.3, generator(5))
+    assert_allclose(noisy.detach(), wanted, rtol=1e-12 if dtype == torch.float64 else 1e-6)
+    assert_allclose(here(with_noise(elsewhere(v), 0.3, generator(5))), wanted, rtol=1e-6)
+    assert torch.equal(torch.autograd.grad(noisy, v, torch.full_like(v, 2.0))[0], torch.full_like(v, 2.0))
 
 
 def test_a_zero_stays_and_what_is_not_a_number_is_not_hidden():
@@ -69,12 +55,6 @@ def test_a_zero_stays_and_what_is_not_a_number_is_not_hidden():
     noisy = with_noise(v, 0.1, generator())
     assert noisy[0, 0] == 0 and noisy[0, 1] < -2 and noisy[0, 2] > 1
     assert noisy[1].isnan().tolist() == [True, False, False]
-
-
-def test_the_gradient_is_that_of_the_vectors():
-    v = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    grad = torch.randn(4, 3, dtype=torch.float64)
-    assert torch.equal(torch.autograd.grad(with_noise(v, 0.2, generator()), v, grad)[0], grad)
 
 
 def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
@@ -88,9 +68,3 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
         numba.set_num_threads(before)
     for other in found[1:]:
         assert_array_equal(found[0], other)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_other_devices_draw_the_same_noise(dtype):
-    v = torch.randn(50, 8, dtype=dtype)
-    assert_allclose(here(with_noise(elsewhere(v), 0.3, generator())), with_noise(v, 0.3, generator()), rtol=1e-6)

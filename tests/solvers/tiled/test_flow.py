@@ -123,11 +123,9 @@ def test_a_cluster_that_loses_every_panel_is_given_up_and_resume_goes_on_elsewhe
     assert len(done) == 3 * 5 - len(finished)
     alone = tiled_inverse(X, SHIFT, tmp_path / "alone", PLENTY, np.float64, tile=8)
     assert_array_equal(whole(found), whole(alone))
-
-
-def test_a_matrix_that_is_not_positive_definite_is_told_with_its_row(tmp_path, unflushed):
-    with pytest.raises(NumericalError) as alone:
-        tiled_inverse(some_data(90, 40, seed=1), Shift(0.0, -40.0), tmp_path, PLENTY, np.float64, tile=8)
-    with pytest.raises(NumericalError) as on_flow:
-        tiled_inverse(some_data(90, 40, seed=1), Shift(0.0, -40.0), tmp_path, PLENTY, np.float64, tile=8, flow=Flow(Here()))
-    assert str(on_flow.value) == str(alone.value)
+    reasons = set()
+    for flow in (None, Flow(Here())):
+        with pytest.raises(NumericalError) as refused:
+            tiled_inverse(X, Shift(0.0, -40.0), tmp_path / "refused", PLENTY, np.float64, tile=8, flow=flow)
+        reasons.add(str(refused.value))
+    assert len(reasons) == 1

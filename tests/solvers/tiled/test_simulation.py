@@ -14,8 +14,6 @@ from rankbench.solvers.tiled.flow import Placement, cluster_tile
 from rankbench.solvers.tiled.inverse import tiled_inverse
 from rankbench.solvers.tiled.simulation import simulate
 
-HARDWARE = Hardware(4, 16, 128e9, 10.0, 1e11)
-
 
 @given(nodes=st.integers(1, 300), n_blocks=st.integers(1, 40))
 def test_tiles_are_spread_over_all_nodes_and_a_row_or_column_over_some(nodes, n_blocks):
@@ -48,14 +46,7 @@ def test_one_node_sends_nothing_and_more_nodes_at_least_their_share():
     assert four.arithmetic == pytest.approx(alone.arithmetic / 4)
     assert four.seconds > max(four.arithmetic, four.sent / 4 / 1.25e9)
     assert four.seconds < alone.seconds
-
-
-def test_a_faster_line_and_faster_processors_are_no_slower():
-    times = [simulate(16_000, Hardware(4, 16, 128e9, g, r), tile=2048).seconds for g, r in ((1, 1e11), (10, 1e11), (10, 2e11))]
-    assert times == sorted(times, reverse=True)
-
-
-def test_too_little_memory_is_refused():
+    assert simulate(20_000, Hardware(4, 16, 128e9, 20.0, 2e11), tile=2048).seconds < four.seconds
     with pytest.raises(StorageError, match="more nodes, or nodes with more memory"):
         simulate(20_000, Hardware(4, 16, 0.5e9, 10.0, 1e11), tile=2048)
 

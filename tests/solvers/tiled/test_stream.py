@@ -14,12 +14,10 @@ from rankbench.solvers.tiled.stream import with_tiles
 class Reads:
     """Stands for the store: a tile's one number tells which it is."""
 
-    def __init__(self, breaks_at=None):
-        self.done, self.breaks_at = [], breaks_at
+    def __init__(self):
+        self.done = []
 
     def read(self, tile, buffer):
-        if len(self.done) == self.breaks_at:
-            raise OSError("the disk is gone")
         self.done.append(tile)
         buffer[:] = number(tile)
         return buffer
@@ -47,14 +45,6 @@ def test_every_task_finds_its_tiles(n_blocks, n_buffers):
             for tile in set(task.reads) - set(panel.tiles):
                 assert tiles[tile] == number(tile)
         assert len(store.done) == len(set(store.done))
-
-
-@pytest.mark.parametrize("breaks_at", [0, 1, 5])
-def test_a_failed_read_reaches_the_one_who_waits_for_it(breaks_at):
-    panel = panels(5)[3]
-    with ThreadPoolExecutor(1) as reader, pytest.raises(OSError, match="the disk is gone"):
-        for _ in with_tiles(panel, Reads(breaks_at), np.empty((STREAM, 1)), reader):
-            pass
 
 
 def test_no_read_goes_on_when_the_work_breaks_off():

@@ -1,0 +1,21 @@
+"""Small data for the metrics: sets of items as a matrix, and lists of items as a ranking."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from rankbench.evaluation.ranking import Ranking
+
+
+def csr(rows, n_items):
+    dense = np.zeros((len(rows), n_items), np.float32)
+    for row, items in enumerate(rows):
+        dense[row, sorted(items)] = 1
+    return sp.csr_array(dense)
+
+
+def ranking(lists, depth):
+    items = np.full((len(lists), depth), -1, np.int32)
+    for row, items_of_user in enumerate(lists):
+        items[row, : len(items_of_user)] = items_of_user
+    rows = np.arange(len(lists))
+    return Ranking(rows, rows.astype(np.int32), items, np.zeros(items.shape))
