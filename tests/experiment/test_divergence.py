@@ -31,21 +31,11 @@ def curve(*losses):
     ],
 )
 def test_a_loss_that_grows(losses, warns):
+    assert divergence(curve(*losses), {"lam": 3}) is None
     sentence = divergence(curve(*losses), {"learning_rate": 0.5})
     assert bool(sentence) is warns
     if warns:
         assert "learning_rate=0.5 may be too high; try learning_rate=0.05" in sentence
-
-
-def test_a_method_without_a_learning_rate_is_never_warned_of():
-    assert divergence(curve(1, 2, 3, 4, 5), {"lam": 3}) is None
-
-
-def test_a_loss_that_is_not_finite_begins_with_the_rate(capsys):
-    words = ["run", "synthetic", "mse", *TINY, "learning_rate=1e30", "epochs=5", "--no-track"]
-    code, error = _main(words), capsys.readouterr().err
-    assert code == 3 and error.count("\n") == 1
-    assert "learning_rate=1e+30 is probably too high; try learning_rate=1e+29" in error
 
 
 def test_scores_that_are_no_numbers_begin_with_the_rate_of_a_method_that_has_one():
@@ -58,9 +48,12 @@ def test_scores_that_are_no_numbers_begin_with_the_rate_of_a_method_that_has_one
         raise NumericalError("FactorRecommender: a score is not a number; raise lam, or use float64")
 
 
-def test_a_run_warns_of_a_loss_that_grows(capsys):
-    words = ["run", "synthetic", "mse", *TINY, "learning_rate=30", "epochs=8", "--no-track"]
-    assert _main(words) == 0
-    assert "warning: the loss rose from" in (error := capsys.readouterr().err) and "learning_rate=30 may be too high" in error
-    assert _main([*words[:-3], "learning_rate=0.01", "epochs=8", "--no-track"]) == 0
-    assert "warning" not in capsys.readouterr().err
+def test_a_run_warns_of_a_loss_that_grows_and_ends_at_one_that_is_not_finite(capsys):
+    def said(rate, code):
+        assert _main(["run", "synthetic", "mse", *TINY, f"learning_rate={rate}", "epochs=8", "--no-track"]) == code
+        return capsys.readouterr().err
+
+    grows, ends = said(30, 0), said("1e30", 3)
+    assert "warning: the loss rose from" in grows and "learning_rate=30 may be too high" in grows
+    assert "learning_rate=1e+30 is probably too high; try learning_rate=1e+29" in ends and ends.count("\n") == 1
+    assert "warning" not in said(0.01, 0)

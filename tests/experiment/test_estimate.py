@@ -42,18 +42,13 @@ def size_of(users, items, interactions, ranked):
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_every_family_has_a_method(kind):
-    method, params = FAMILIES[kind]
-    assert configure(method, params).spec.cost == kind
-
-
-@pytest.mark.parametrize("kind", FAMILIES)
 @given(
     users=st.integers(20, 500_000), items=st.integers(20, 60_000), each=st.integers(1, 200),
     grown=st.sampled_from(["users", "items", "interactions", "ranked"]), by=st.floats(1.1, 20),
 )  # fmt: skip
 def test_no_estimate_falls_when_the_data_grow(kind, users, items, each, grown, by):
     job = job_of(*FAMILIES[kind])
+    assert job.configs[0].spec.cost == kind
     counts = {"users": users, "items": items, "interactions": users * each, "ranked": users}
     small = Size(**counts, pairs=2.5 * users * each**2)
     # More users with as many interactions in all have fewer each: their pairs stay, which is more than there can be.
@@ -89,12 +84,6 @@ def test_trials_of_one_dataset_have_few_different_needs():
     assert memory(job_of("ease", {}), size_of(100_000, 100_000, 10**6, 10)) % 8_000_000_000 == 0
 
 
-def test_twice_the_width_is_twice_the_matrix():
-    size = size_of(29_858, 40_981, 1_027_370, 29_858)
-    single, double = (memory(job_of("ease", {}, dtype=dtype), size) for dtype in ("float32", "float64"))
-    assert double - single == pytest.approx(4 * 40_981**2, abs=2e9)
-
-
 # Seconds an epoch or iteration of fits that had a core to themselves.
 PACED = [
     ("bpr", {"epochs": 1, "batch_size": 2048, "patience": 0}, size_of(6038, 3533, 414_033, 0), 1.75),
@@ -110,23 +99,22 @@ def test_a_measured_fit_took_about_its_estimate(method, params, size, measured):
     assert measured / 3 < seconds(job_of(method, params), size, 1) - estimate.START < 3 * measured
 
 
+def test_products_are_timed_also_where_a_reading_of_the_clock_takes_a_second(monkeypatch):
+    assert 1e8 < products_a_second("float32") == products_a_second("float32") < 1e14
+    clock = itertools.count()
+    monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    assert products_a_second.__wrapped__("float32") == 2 * 768**3  # one second for each product
+    assert next(clock) >= 6  # three products at least, timed at both ends
+
+
 def test_an_inverse_takes_eight_times_as_long_on_twice_the_items_and_half_on_two_cores():
     once, twice = (seconds(job_of("ease", {}), size_of(10, n, 10, 0), 1) - estimate.START for n in (20_000, 40_000))
     assert twice == pytest.approx(8 * once, rel=1e-3)
     both = seconds(job_of("ease", {}), size_of(10, 40_000, 10, 0), 2) - estimate.START
     assert both == pytest.approx(twice / 2, rel=1e-3)
-
-
-def test_products_are_timed_once():
-    rate = products_a_second("float32")
-    assert 1e8 < rate < 1e14 and products_a_second("float32") == rate
-
-
-def test_products_are_timed_on_a_machine_that_takes_a_second_for_each_reading_of_the_clock(monkeypatch):
-    clock = itertools.count()
-    monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
-    assert products_a_second.__wrapped__("float32") == 2 * 768**3  # one second for each product
-    assert next(clock) >= 6  # three products at least, timed at both ends
+    size = size_of(29_858, 40_981, 1_027_370, 29_858)
+    single, double = (memory(job_of("ease", {}, dtype=dtype), size) for dtype in ("float32", "float64"))
+    assert double - single == pytest.approx(4 * 40_981**2, abs=2e9)
 
 
 def test_a_loss_that_keeps_the_whole_catalogue_says_so_itself(monkeypatch):
@@ -146,11 +134,6 @@ def test_a_loss_that_keeps_the_whole_catalogue_says_so_itself(monkeypatch):
     assert memory(job_of("softmax", params), size) >= chunked + 5 * 4096 * 40_000 * 4 - 2**29
 
 
-def test_an_encoder_with_layers_needs_memory_for_them_beside_the_whole_catalogue():
-    size = size_of(2_000_000, 1000, 4_000_000, 10)
-    assert memory(job_of("softmax", {"model": "lightgcn"}), size) > memory(job_of("softmax", {}), size) + 10**9
-
-
 @pytest.mark.parametrize("model", ["gat", "dgcf", "pinsage"])
 def test_an_encoder_with_weights_of_edges_takes_longer_and_needs_memory_for_them(model):
     size = size_of(30_000, 41_000, 800_000, 30_000)
@@ -158,26 +141,8 @@ def test_an_encoder_with_weights_of_edges_takes_longer_and_needs_memory_for_them
     assert 1.5 < seconds(jobs[1], size, 1) / seconds(jobs[0], size, 1) < 30
     dense = replace(size, interactions=20 * size.interactions)
     assert memory(jobs[1], dense) - memory(jobs[0], dense) > 19 * 800_000 * 90
-
-
-def test_a_fit_that_looks_at_valid_is_taken_to_end_early_and_to_spend_time_looking():
-    size = size_of(6038, 3533, 575_281, 6028)
-    whole = seconds(job_of("bpr", {"patience": 0}, fit_on="train"), size, 1)
-    early = seconds(job_of("bpr", {"patience": 5, "eval_every": 1000}, fit_on="train"), size, 1)
-    often = seconds(job_of("bpr", {"patience": 5}, fit_on="train"), size, 1)
-    assert early < often < whole
-
-
-@pytest.mark.parametrize("kind", FAMILIES)
-def test_when_a_fit_is_evaluated_does_not_depend_on_the_machine(kind, monkeypatch):
-    if kind not in ("als", "iterative", "trained", "autoencoder"):
-        pytest.skip("a fit of one step is evaluated once")
-    method, params = FAMILIES[kind]
-    every = set()
-    for rate in (5e9, 5e10, 3e11):
-        monkeypatch.setattr(estimate, "products_a_second", lambda dtype, rate=rate: rate)
-        every.add(evaluations_every(job_of(method, params, fit_on="train"), size_of(29_858, 40_981, 810_128, 29_858)))
-    assert len(every) == 1
+    many = size_of(2_000_000, 1000, 4_000_000, 10)
+    assert memory(job_of("softmax", {"model": "lightgcn"}), many) > memory(job_of("softmax", {}), many) + 10**9
 
 
 def test_negatives_of_the_batch_need_memory_for_each_pair():
@@ -214,3 +179,13 @@ def test_a_size_counts_all_parts_of_the_split(environment):
     assert (size.users, size.items, size.interactions) == (*whole.shape, whole.nnz) == (90, 40, dataset.counts["interactions"])
     assert size.pairs == np.sum(np.diff(whole.indptr).astype(float) ** 2)
     assert size.ranked == dataset.counts["users_with_test_items"]
+
+
+@pytest.mark.parametrize("kind", ["als", "iterative", "trained", "autoencoder"])
+def test_when_a_fit_is_evaluated_does_not_depend_on_the_machine(kind, monkeypatch):
+    method, params = FAMILIES[kind]
+    every = set()
+    for rate in (5e9, 5e10, 3e11):
+        monkeypatch.setattr(estimate, "products_a_second", lambda dtype, rate=rate: rate)
+        every.add(evaluations_every(job_of(method, params, fit_on="train"), size_of(29_858, 40_981, 810_128, 29_858)))
+    assert len(every) == 1

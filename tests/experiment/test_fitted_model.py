@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from model_folders import change_array, edit
 from numpy.testing import assert_allclose
-from safetensors.numpy import load_file, save_file
 
 import rankbench.api as rb
 from rankbench.cli.frames import read_columns, write_frame
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError, StorageError
-from rankbench.core.files import sha256_of
 from rankbench.core.memory import Spill
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fitted_model import load
@@ -54,20 +54,6 @@ def model(request, card, environment, tmp_path):
     method, params = METHODS[request.param]
     spill = NothingFits(tmp_path / "spill", 0) if request.param.endswith("tiles") else None
     return rb.fit(card, method, environment=environment, dtype="float64", execution=Execution(spill=spill), **params)
-
-
-def test_a_matrix_of_several_tiles_recommends_as_one_in_memory(environment, tmp_path):
-    card = {"name": "large", "source": {"generator": {"users": 300, "items": 3000, "interactions_per_user": 30}}}
-    (tmp_path / "large.yaml").write_text(yaml.safe_dump(card), encoding="utf-8")
-    fit = partial(rb.fit, str(tmp_path / "large.yaml"), "ease", environment=environment, dtype="float64")
-    tiled, dense = fit(execution=Execution(spill=NothingFits(tmp_path / "spill", 0))), fit()
-    assert tiled.recommender.C.tile < 1500
-    some = tiled.users.to_pylist()[5::40]
-    one, other = tiled.recommend(some, 20), dense.recommend(some, 20)
-    assert_allclose(one["score"], other["score"], rtol=1e-9)
-    assert (one["item"] == other["item"]).mean() > 0.95  # but for ties
-    one, other = (each.evaluate(environment=environment).metrics["ndcg@20"].mean for each in (tiled, dense))
-    assert one == pytest.approx(other, abs=1e-4)
 
 
 def test_a_saved_matrix_outlives_the_file_it_came_from(card, environment, tmp_path):
@@ -135,11 +121,8 @@ def test_new_users_are_scored_by_what_they_met(model):
         items, scores = by_hand(model, history, 5)
         assert frame[frame.user == user]["item"].tolist() == items
         assert_allclose(frame[frame.user == user]["score"], scores, atol=1e-9)
-
-
-def test_a_known_history_folds_in_to_what_its_user_gets(model):
-    row = model.users.to_pylist().index("u3")
-    items = model.items.to_numpy()[model.history[[row]].indices]
+    # The history of a known user gives what this user gets.
+    items = model.items.to_numpy()[model.history[[model.users.to_pylist().index("u3")]].indices]
     new = model.recommend_new(pd.DataFrame({"user": ["x"] * len(items), "item": items}), 5)
     assert new["item"].tolist() == model.recommend(["u3"], 5)["item"].tolist()
 
@@ -149,20 +132,9 @@ def test_similar_items_are_those_of_a_history_of_one(model):
     assert list(frame.columns) == ["item", "rank", "similar", "score"]
     for item in (103, 121):
         expected, scores = by_hand(model, (model.items.to_numpy() == item).astype(float), 4)
-        assert frame[frame["item"] == item]["similar"].tolist() == expected
+        assert frame[frame["item"] == item]["similar"].tolist() == expected == model.similar(str(item), 4)["similar"].tolist()
         assert_allclose(frame[frame["item"] == item]["score"], scores, atol=1e-9)
     assert not (frame["item"] == frame["similar"]).any()
-
-
-def test_factors_are_similar_by_cosine_and_do_not_fold_in(card, environment):
-    model = rb.fit(card, "random", environment=environment, seed=3)
-    V = model.recommender.V / np.linalg.norm(model.recommender.V, axis=1, keepdims=True)
-    cosine = V[2] @ V.T
-    cosine[2] = -np.inf
-    best = np.argsort(-cosine, kind="stable")[:3]
-    assert model.similar([model.items[2].as_py()], 3)["similar"].tolist() == model.items.to_numpy()[best].tolist()
-    with pytest.raises(ConfigError, match="random has vectors only for the users of its fit"):
-        model.recommend_new(pd.DataFrame({"user": ["x"], "item": [100]}))
 
 
 def test_saved_and_loaded_it_is_the_same(model, tmp_path):
@@ -173,53 +145,63 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path):
     assert not list(tmp_path.glob(".tmp-*"))
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda folder: (folder / "model.json").unlink(),
-        lambda folder: (folder / "arrays.safetensors").write_bytes(b"\x80\x04pickle"),
-        lambda folder: (folder / "model.json").write_text("{", encoding="utf-8"),
-        lambda folder: _edit(folder, method="eval"),
-        lambda folder: _edit(folder, users=["u1"]),
-        lambda folder: _edit(folder, format=99),
-        lambda folder: _edit(folder, form="pickle"),
-        lambda folder: _edit(folder, form="low-rank"),
-        lambda folder: _edit(folder, users=None),
-        lambda folder: _edit(folder, users=["u1", None]),
-        lambda folder: _edit(folder, users=[["u1"]] * 40),
-        lambda folder: _edit(folder, items=[2**70, *range(24)]),
-        lambda folder: _edit(folder, items=[1.5] * 25),
-        lambda folder: _edit(folder, method=None),
-        lambda folder: _edit(folder, form=["linear"]),
-        lambda folder: _edit(folder, params=None),
-        lambda folder: _edit(folder, params={"lam": [[]]}),
-        lambda folder: _edit(folder, dataset="shop"),
-        lambda folder: _edit(folder, dataset={"card": 1, "changes": {}, "name": "shop", "fingerprint": "x"}),
-        lambda folder: _edit(folder, seed="x"),
-        lambda folder: _edit(folder, fit_on="test"),
-        lambda folder: _edit(folder, sha256="0" * 64),
-        lambda folder: _edit(folder, sha256=None),
-        lambda folder: _edit(folder, users=["u1"] * 40),
-        lambda folder: _edit(folder, items=[True, *range(24)]),
-        lambda folder: _edit(folder, items=[[]] * 60_000),
-        lambda folder: _change(folder, "model.extra", lambda _: np.zeros(3, np.float32)),
-        lambda folder: (folder / "model.json").write_text("null", encoding="utf-8"),
-        lambda folder: (folder / "model.json").write_text("[" * 100_000, encoding="utf-8"),
-        lambda folder: (folder / "model.json").write_bytes(b"\xff\xfe{}"),
-        lambda folder: _change(folder, "model.C", lambda C: C[:, :-1]),
-        lambda folder: _change(folder, "model.C", lambda C: C.astype(np.float16)),
-        lambda folder: _change(folder, "model.alpha", lambda alpha: alpha[:-1]),
-        lambda folder: _change(folder, "history.indices", lambda indices: indices + 1),
-        lambda folder: _change(folder, "history.indices", lambda indices: indices[:-1]),
-        lambda folder: _change(folder, "history.indptr", lambda indptr: indptr[::-1]),
-        lambda folder: _change(folder, "history.indptr", lambda indptr: indptr[:, None]),
-        lambda folder: _change(folder, "history.indptr", lambda indptr: np.append(indptr, indptr[-1])),
-        lambda folder: _change(folder, "history.indices", lambda indices: indices[:, None]),
-    ],
-)
+def bytes_changed(content):
+    content = bytearray(content)
+    content[-5] ^= 1
+    return bytes(content)
+
+
+def written(name, content):
+    """A file with other bytes."""
+
+    def damage(folder):
+        path = folder / name
+        path.write_bytes(content(path.read_bytes()) if callable(content) else content)
+
+    return damage
+
+
+DAMAGE = [
+    lambda folder: (folder / "model.json").unlink(),
+    written("arrays.safetensors", b"\x80\x04pickle"),
+    written("arrays.safetensors", bytes_changed),
+    *(written("model.json", content) for content in (b"{", b"null", b"[" * 100_000, b"\xff\xfe{}")),
+    *(
+        partial(edit, **changes)
+        for changes in [
+            {"method": "eval"}, {"method": None}, {"format": 99}, {"form": "pickle"}, {"form": "low-rank"},
+            {"form": ["linear"]},
+            {"users": ["u1"]}, {"users": None}, {"users": ["u1", None]}, {"users": [["u1"]] * 40}, {"users": ["u1"] * 40},
+            {"items": [2**70, *range(24)]}, {"items": [1.5] * 25}, {"items": [True, *range(24)]}, {"items": [[]] * 60_000},
+            {"params": None}, {"params": {"lam": [[]]}}, {"dataset": "shop"}, {"seed": "x"}, {"fit_on": "test"},
+            {"dataset": {"card": 1, "changes": {}, "name": "shop", "fingerprint": "x"}}, {"sha256": "0" * 64}, {"sha256": None},
+        ]
+    ),
+    *(
+        partial(change_array, name=name, change=change)
+        for name, change in [
+            ("model.extra", lambda _: np.zeros(3, np.float32)),
+            ("model.C", lambda C: C[:, :-1]), ("model.C", lambda C: C.astype(np.float16)), ("model.alpha", lambda a: a[:-1]),
+            ("history.indices", lambda indices: indices + 1), ("history.indices", lambda indices: indices[:-1]),
+            ("history.indices", lambda indices: indices[:, None]), ("history.indptr", lambda indptr: indptr[::-1]),
+            ("history.indptr", lambda indptr: indptr[:, None]), ("history.indptr", lambda indptr: np.append(indptr, 9)),
+        ]
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kept(card, tmp_path_factory):
+    """The folder of a saved model."""
+    folder = tmp_path_factory.mktemp("saved")
+    environment = Environment(folder / "data", None, True, folder / "results", None, None)
+    return rb.fit(card, "ease", environment=environment).save(folder / "kept")
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.fault("F14")
-def test_a_damaged_folder_is_refused_by_name(card, environment, tmp_path, damage, figure):
-    folder = rb.fit(card, "ease", environment=environment).save(tmp_path / "kept")
+def test_a_damaged_folder_is_refused_by_name(kept, tmp_path, damage, figure):
+    folder = Path(shutil.copytree(kept, tmp_path / "kept"))
     damage(folder)
     with pytest.raises((DataError, ConfigError), match=r"kept|unknown method") as error:
         load(folder)
@@ -227,53 +209,33 @@ def test_a_damaged_folder_is_refused_by_name(card, environment, tmp_path, damage
     figure("a model folder with pickle or damage: refused by name")
 
 
-def test_a_bit_that_flips_in_the_arrays_is_noticed(card, environment, tmp_path):
-    folder = rb.fit(card, "ease", environment=environment).save(tmp_path / "kept")
-    path = folder / "arrays.safetensors"
-    content = bytearray(path.read_bytes())
-    content[-5] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"arrays\.safetensors: damaged"):
-        load(folder)
-
-
 @pytest.mark.fault("F14")
-def test_arrays_are_refused_by_their_header_before_anything_is_read(card, environment, tmp_path, figure):
-    folder = rb.fit(card, "ease", environment=environment).save(tmp_path / "kept")
+def test_arrays_are_refused_by_their_header_before_anything_is_read(kept, tmp_path, figure):
+    folder = Path(shutil.copytree(kept, tmp_path / "kept"))
     arrays = folder / "arrays.safetensors"
-
-    def write(kind, shape, n_bytes, size=None):
+    for kind, shape, n_bytes, size, says in [
+        ("F8_E4M3", [25, 25], 625, None, "numbers of the type F8_E4M3, expected F32 or F64"),
+        ("I64", [25, 25], 5000, None, "numbers of the type I64"),
+        ("F32", [25, 10**10], 10**12, None, r"its arrays take 1,000\.0 GB of memory"),
+        ("F32", [25, 2**60], 100, None, "not the arrays of a model"),
+        ("F32", [25, 25], 2500, 10**12, "not the arrays of a model"),
+    ]:
         header = json.dumps({"model.C": {"dtype": kind, "shape": shape, "data_offsets": [0, n_bytes]}}).encode()
         with arrays.open("wb") as file:
             file.write(len(header).to_bytes(8, "little") + header)
-            file.truncate(8 + len(header) + n_bytes if size is None else size)  # a hole, which takes no space on the disk
-        _edit(folder, sha256="0" * 64)
-
-    for kind, shape, n_bytes, says in [
-        ("F8_E4M3", [25, 25], 625, "numbers of the type F8_E4M3, expected F32 or F64"),
-        ("I64", [25, 25], 5000, "numbers of the type I64"),
-        ("F32", [25, 10**10], 10**12, r"its arrays take 1,000\.0 GB of memory"),
-        ("F32", [25, 2**60], 100, "not the arrays of a model"),
-    ]:
-        write(kind, shape, n_bytes)
+            file.truncate(size or 8 + len(header) + n_bytes)  # a hole, which takes no space on the disk
         with pytest.raises(DataError, match=f"arrays\\.safetensors: .*{says}") as error:
             load(folder)
         assert "\n" not in str(error.value)
-    write("F32", [25, 25], 2500, size=10**12)
-    with pytest.raises(DataError, match="not the arrays of a model"):
-        load(folder)
     arrays.write_bytes((80_000_000).to_bytes(8, "little") + b"{}")
     with pytest.raises(DataError, match="its header has more than 64 kB"):
         load(folder)
-    figure("arrays of 1 TB, in float8 or with an impossible header: refused by the header")
-
-
-def test_more_ids_than_the_arrays_have_are_not_read(card, environment, tmp_path):
-    folder = rb.fit(card, "ease", environment=environment).save(tmp_path / "kept")
+    folder = Path(shutil.copytree(kept, tmp_path / "long"))
     with (folder / "model.json").open("r+b") as file:
-        file.truncate(10**12)
+        file.truncate(10**12)  # more ids than the arrays have
     with pytest.raises(DataError, match=r"model\.json: not a saved model \(it may have 10,1\d\d values"):
         load(folder)
+    figure("arrays of 1 TB, in float8 or with an impossible header: refused by the header")
 
 
 def test_ids_with_commas_and_brackets_are_ids(environment, tmp_path):
@@ -283,18 +245,6 @@ def test_ids_with_commas_and_brackets_are_ids(environment, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rankbench.core.config.MOST_VALUES", 50)
         assert load(model.save(tmp_path / "kept")).users.equals(model.users)
-
-
-def _change(folder, name, change):
-    """With a checksum that fits, so that it is the contents that are refused."""
-    arrays = load_file(folder / "arrays.safetensors")
-    save_file(arrays | {name: np.ascontiguousarray(change(arrays.get(name)))}, folder / "arrays.safetensors")
-    _edit(folder, sha256=sha256_of(folder / "arrays.safetensors"))
-
-
-def _edit(folder, **changes):
-    path = folder / "model.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
 
 
 def test_an_autoencoder_folds_in_is_saved_and_finds_similar_items(card, environment, tmp_path):
@@ -312,25 +262,11 @@ def test_an_autoencoder_folds_in_is_saved_and_finds_similar_items(card, environm
     again = load(folder)
     pd.testing.assert_frame_equal(model.recommend(["u1", "u2"], 7), again.recommend(["u1", "u2"], 7))
     assert again.evaluate(environment=environment).metrics == model.evaluate(environment=environment).metrics
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("model.V", lambda V: V[:, :-1]),
-        ("model.V", lambda V: V[:-1]),
-        ("model.Q1", lambda Q1: Q1[:, :-1]),
-        ("model.q2", lambda q2: q2[:-1]),
-        ("model.P1", lambda P1: P1[:-1]),
-        ("model.p1", lambda p1: p1.astype(np.float16)),
-    ],
-)
-def test_an_autoencoder_whose_parts_do_not_fit_is_refused(name, change, card, environment, tmp_path):
-    small = {"hidden_dim": 8, "latent_dim": 4, "epochs": 1}
-    folder = rb.fit(card, "multivae", environment=environment, **small).save(tmp_path / "kept")
-    _change(folder, name, change)
-    with pytest.raises(DataError, match="kept"):
-        load(folder)
+    for name, change in [("V", lambda V: V[:, :-1]), ("Q1", lambda Q1: Q1[:, :-1]), ("q2", lambda q2: q2[:-1])]:
+        shutil.copytree(folder, tmp_path / "damaged", dirs_exist_ok=True)
+        change_array(tmp_path / "damaged", f"model.{name}", change)
+        with pytest.raises(DataError, match="damaged"):
+            load(tmp_path / "damaged")
 
 
 def test_users_of_whom_nothing_is_known_are_counted_and_answered_as_asked(card, environment):
@@ -381,28 +317,19 @@ def test_an_id_is_never_rounded(environment):
     assert mixed["user"].tolist() == ["1", "1.5"]
 
 
-def test_what_cannot_be_answered_is_said(model):
-    with pytest.raises(ConfigError, match=r"unknown user id 'u400'"):
-        model.recommend(["u1", "u400"])
-    with pytest.raises(ConfigError, match="k = 26 is more than the 25 items"):
-        model.recommend(["u1"], k=26)
-    with pytest.raises(ConfigError, match="no column 'item'"):
-        model.recommend_new(pd.DataFrame({"user": ["x"]}))
-
-
-def test_one_metric_or_cutoff_is_not_read_letter_by_letter(model, environment):
+def test_what_cannot_be_answered_is_said(card, environment):
+    model = rb.fit(card, "ease", environment=environment)
     assert [*model.evaluate(metrics="ndcg@7", environment=environment).metrics] == ["ndcg@7"]
     assert [*model.evaluate(metrics="recall", cutoffs=3, environment=environment).metrics] == ["recall@3"]
-    with pytest.raises(ConfigError, match="cutoffs: 26 is more than the 25 items"):
-        model.evaluate(cutoffs=[5, 26], environment=environment)
-    with pytest.raises(ConfigError, match=r"^unknown metric 'ndcg@0': a cutoff is a whole number from 1 to 999999"):
-        model.evaluate(metrics="ndcg@0", environment=environment)
-    with pytest.raises(ConfigError, match="k: expected a whole number from 1, got '3'"):
-        model.recommend(["u1"], k="3")
-
-
-def test_ids_come_back_as_those_of_the_model(model):
-    assert model.similar("103", 2)["item"].tolist() == model.similar(103, 2)["item"].tolist() == [103, 103]
+    for call, message in [
+        (lambda: model.recommend(["u1", "u400"]), r"unknown user id 'u400'"),
+        (lambda: model.recommend(["u1"], k=26), "k = 26 is more than the 25 items"),
+        (lambda: model.recommend(["u1"], k="3"), "k: expected a whole number from 1, got '3'"),
+        (lambda: model.recommend_new(pd.DataFrame({"user": ["x"]})), "no column 'item'"),
+        (lambda: model.evaluate(cutoffs=[5, 26], environment=environment), "cutoffs: 26 is more than the 25 items"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            call()
 
 
 def test_ids_that_a_spreadsheet_would_run_are_quoted_in_csv_and_read_back(tmp_path):

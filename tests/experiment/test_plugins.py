@@ -87,6 +87,7 @@ def every_nth(data, p):
     rest = np.arange(len(data)) % p.n
     return np.where(rest == 0, TEST, np.where(rest == 1, VALID, TRAIN)).astype(np.int8)
 """
+CARD = "name: dashed\nsource: {file: raw.txt}\nread: {format: dashes}\n"
 READER = """import pyarrow as pa
 from rankbench.data.readers import reads
 @reads("dashes", example=b"1-2\\n")
@@ -128,7 +129,10 @@ def test_a_loss_is_a_method_at_once_and_its_record_names_the_plugin(load_text, e
     found = outcome(environment, configure("my-hinge", {"margin": 0.5, "epochs": 2, "patience": 0}), fit_on="train")
     assert found.record.params["margin"] == 0.5 and found.record.finished
     assert found.record.environment["plugins"] == [{"name": "mine.py", "sha256": plugin.sha256}]
-    plugins.unload(plugin)
+    load_text(LOSS.replace(".mean(dim=1)", ".square().mean(dim=1)"), "my-hinge")  # used without a new process
+    again = outcome(environment, configure("my-hinge", {"margin": 0.5, "epochs": 2, "patience": 0}), fit_on="train")
+    assert found.record.id == again.record.id and found.record.curve[-1]["loss"] != again.record.curve[-1]["loss"]
+    plugins.unload(*plugins.loaded())
     assert "my-hinge" not in registered() and "plugins" not in describe_environment()
 
 
@@ -199,110 +203,67 @@ def load_card_registries():
     protocols()
 
 
-def test_a_changed_loss_is_used_without_a_new_process(load_text, environment):
-    load_text(LOSS, "my-hinge")
-    config = {"epochs": 2, "patience": 0, "learning_rate": 0.1}
-    first = outcome(environment, configure("my-hinge", config), fit_on="train").record
-    load_text(LOSS.replace(".mean(dim=1)", ".square().mean(dim=1)"), "my-hinge")
-    second = outcome(environment, configure("my-hinge", config), fit_on="train").record
-    assert first.id == second.id and first.curve[-1]["loss"] != second.curve[-1]["loss"]
+LABELS = PROTOCOL.replace("    return np.where", "    labels = np.where") + "    return GIVEN\n"
+# Of each kind of plugin: its text, and what a user's error begins with.
+KINDS = {
+    "loss": (LOSS.replace("(p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)", "GIVEN"), "loss my-own: returned "),
+    "protocol": (LABELS, "protocol every-nth: "),
+    "reader": (f"{READER[: READER.index('    with')]}    return GIVEN\n", "reader dashes: "),
+    "solver": (f"{SOLVER[: SOLVER.index('    return')]}    return GIVEN\n", "method my-own: "),
+    "encoder": (ENCODER.replace("self.users * 2, self.items", "GIVEN"), "encoder ScaledModel: "),
+}
+EIGHT = "expected a tensor of 8 floating-point numbers"
+WRONG = [
+    ("loss", "None", f"None; {EIGHT}"),
+    ("loss", "(s.pos, p)", "the type tuple;"),
+    ("loss", "1.5", "the type float;"),
+    ("loss", "s.pos.mean()", r"a tensor of shape \(\) and type float32;"),
+    ("loss", "s.neg", r"a tensor of shape \(8, 3\) and type float32;"),
+    ("loss", "s.pos > 0", "type bool without a gradient"),
+    ("loss", "s.pos * 1j", "type complex64;"),
+    ("loss", "s.pos.detach()", "type float32 without a gradient;"),
+    ("protocol", "labels[:3]", r"returned an array of shape \(3,\) and type int\d+; expected an array of [\d,]+ whole numbers"),
+    ("protocol", "labels + 0.5", "type float64; expected"),
+    ("protocol", "labels - 9", "expected an array of .* whole numbers, each one of TRAIN, VALID, TEST"),
+    ("protocol", "labels.tolist()", r"returned \[\d, .*; expected"),
+    ("protocol", "exit(0)", r"sys.exit\(0\) was called in "),
+    ("reader", "None", "yielded None instead of a pyarrow.Table"),
+    ("reader", "[7]", "yielded 7 instead of a pyarrow.Table"),
+    ("reader", "pa.table({'user': [1]})", "the columns are user; expected user, item"),
+    ("reader", "[pa.table({'item': [1], 'user': [1]})]", "the columns are item, user; expected user, item and perhaps"),
+    ("reader", "[pa.table({'user': [[1]], 'item': [2]})]", "the column user is list"),
+    ("reader", "[pa.table({'user': [1.5], 'item': [2]})]", "the column user is double"),
+    ("reader", "exit(0)", r"sys.exit\(0\) was called in "),
+    ("solver", "None", "returned None instead of a recommender"),
+    ("solver", "FactorRecommender", "instead of a recommender"),
+    ("solver", "FactorRecommender(np.ones((X.shape[0], 1)), order[1:, None])", r"V is float32 \(29, 1\), and does not fit"),
+    ("solver", "FactorRecommender(None, order)", "U is NoneType, and does not fit"),
+    ("solver", "FactorRecommender(np.ones((X.shape[0], 1), complex), order)", "U is complex128, and does not fit"),
+    ("encoder", "1", "returned int; expected"),
+    ("encoder", "self.users, self.items[1:]", r"returned \(60, 64\), \(29, 64\); expected a vector of floating-point numbers"),
+    ("encoder", "self.users[0], self.items", r"returned \(64,\), "),
+    ("encoder", "self.users.long(), self.items", "expected a vector of floating-point"),
+    ("encoder", "None, None", "returned NoneType, NoneType; expected"),
+]
 
 
-def test_a_loss_that_is_no_number_for_each_row_is_named_with_what_it_returned(load_text, environment):
-    returned = {
-        "None": "None;", "(s.pos, p)": "the type tuple;", "1.5": "the type float;", "True": "the type bool;",
-        "s.pos.detach().numpy()": "the type ndarray;",
-        "s.pos.mean()": "a tensor of shape () and type float32;", "s.pos[:5]": "a tensor of shape (5,) and type float32;",
-        "s.neg": "a tensor of shape (8, 3) and type float32;", "s.pos > 0": "type bool without a gradient",
-        "s.items": "type int64 without", "s.pos * 1j": "type complex64;", "s.pos.detach()": "type float32 without a gradient;",
-    }  # fmt: skip
-    params = {"epochs": 1, "patience": 0, "batch_size": 8, "n_negatives": 3}
-    for text, found in returned.items():
-        load_text(LOSS.replace("(p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)", text), "my-loss")
-        with pytest.raises(ConfigError) as refused:
-            outcome(environment, configure("my-loss", params), fit_on="train")
-        assert str(refused.value).startswith("loss my-loss: returned ") and found in str(refused.value)
-        assert "expected a tensor of 8 floating-point numbers" in str(refused.value) and "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("labels[:3]", r"returned an array of shape \(3,\) and type int\d+; expected an array of [\d,]+ whole numbers"),
-        ("labels + 0.5", "type float64; expected"),
-        ("labels - 9", "expected an array of .* whole numbers, each one of TRAIN, VALID, TEST"),
-        ("labels.tolist()", r"returned \[\d, .*; expected"),
-        ("None", "returned None; expected"),
-        ("exit(0)", r"sys.exit\(0\) was called in "),
-    ],
-)
-def test_a_protocol_that_labels_wrongly_is_named_with_what_it_returned(given, expected, load_text, environment):
-    returned = PROTOCOL.rindex("return ")
-    load_text(f"{PROTOCOL[:returned]}labels = {PROTOCOL[returned + 7 :].strip()}\n    return {given}\n")
-    split = {"protocol": "every-nth", "n": 4}
-    with pytest.raises(ConfigError, match=f"^protocol every-nth: .*{expected}"):
-        load("synthetic", environment, {"split": split})
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("None", "yielded None instead of a pyarrow.Table"),
-        ("[7]", "yielded 7 instead of a pyarrow.Table"),
-        ("'text'", "yielded 't' instead of"),
-        ("pa.table({'user': [1]})", "the columns are user; expected user, item"),
-        ("[pa.table({'item': [1], 'user': [1]})]", "the columns are item, user; expected user, item and perhaps value, time"),
-        ("[pa.table({'user': [[1]], 'item': [2]})]", "the column user is list"),
-        ("[pa.table({'user': [1.5], 'item': [2]})]", "the column user is double"),
-        ("exit(0)", r"sys.exit\(0\) was called in "),
-    ],
-)
-def test_a_reader_that_yields_no_tables_of_ids_is_named_with_what_it_yielded(given, expected, load_text, tmp_path, environment):
-    load_text(f"{READER[: READER.index('    with')]}    return {given}\n")
-    (tmp_path / "raw").write_text("1-2")
-    card = tmp_path / "own.yaml"
-    card.write_text("name: own\nsource: {file: raw}\nread: {format: dashes}\n")
-    with pytest.raises(ConfigError, match=f"^reader dashes: .*{expected}"):
-        load(str(card), environment)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("None", "returned None instead of a recommender"),
-        ("FactorRecommender", "instead of a recommender"),
-        ("FactorRecommender(order[:, None], order[:, None])", r"U is float32 \(30, 1\), and does not fit"),
-        ("FactorRecommender(np.ones((X.shape[0], 1)), order[1:, None])", r"V is float32 \(29, 1\), and does not fit"),
-        ("FactorRecommender(None, order)", "U is NoneType, and does not fit"),
-        ("FactorRecommender(np.ones((X.shape[0], 1), complex), order)", "U is complex128, and does not fit"),
-    ],
-)
-def test_a_solver_without_a_model_of_its_users_and_items_is_named_with_what_it_returned(
-    given, expected, load_text, environment
-):
-    load_text(f"{SOLVER[: SOLVER.index('    return')]}    return {given}\n".replace("NAME", "my-solver"))
-    with pytest.raises(ConfigError, match=f"^method my-solver: .*{expected}"):
-        outcome(environment, configure("my-solver", {}), fit_on="train")
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("1", "returned int; expected"),
-        ("self.users", "returned Parameter; expected"),
-        (
-            "self.users, self.items[1:]",
-            r"returned \(60, 64\), \(29, 64\); expected a vector of floating-point numbers for each",
-        ),
-        ("self.users[0], self.items", r"returned \(64,\), "),
-        ("self.users.long(), self.items", "expected a vector of floating-point"),
-        ("None, None", "returned NoneType, NoneType; expected"),
-    ],
-)
-def test_an_encoder_without_a_vector_for_each_is_named_with_what_it_returned(given, expected, load_text, environment):
-    load_text(ENCODER.replace("FIELD", "factor").replace("self.users * 2, self.items", given))
-    with pytest.raises(ConfigError, match=f"^encoder ScaledModel: .*{expected}"):
-        outcome(environment, configure("bpr", {"model": "scaled", "epochs": 1}), fit_on="train")
+@pytest.mark.parametrize(("kind", "given", "expected"), WRONG)
+def test_what_a_plugin_returns_wrongly_is_named(kind, given, expected, load_text, environment, tmp_path):
+    text, begins = KINDS[kind]
+    load_text(text.replace("GIVEN", given).replace("FIELD", "factor"), "my-own")
+    (tmp_path / "raw.txt").write_text("1-2")
+    (tmp_path / "own.yaml").write_text(CARD)
+    with pytest.raises(ConfigError, match=f"^{begins}.*{expected}") as refused:
+        if kind == "protocol":
+            load("synthetic", environment, {"split": {"protocol": "every-nth", "n": 4}})
+        elif kind == "reader":
+            load(str(tmp_path / "own.yaml"), environment)
+        elif kind == "encoder":
+            outcome(environment, configure("bpr", {"model": "scaled", "epochs": 1}), fit_on="train")
+        else:
+            short = {"epochs": 1, "patience": 0, "batch_size": 8, "n_negatives": 3} if kind == "loss" else {}
+            outcome(environment, configure("my-own", short), fit_on="train")
+    assert "\n" not in str(refused.value)
 
 
 def test_a_loss_with_the_name_of_one_that_is_imported_later_leaves_no_half_behind(tmp_path):
@@ -362,13 +323,6 @@ def test_a_protocol_splits_and_its_changes_prepare_the_data_again(load_text, env
     load_text(METRIC, file="other.py")
     load("synthetic", environment, changes)
     assert sorted((environment.data / "prepared").glob("synthetic-*/manifest.json")) == folders
-
-
-CARD = """
-name: dashed
-source: {file: raw.txt}
-read: {format: dashes}
-"""
 
 
 def test_a_reader_reads_the_format_that_a_card_names(load_text, environment, tmp_path):
