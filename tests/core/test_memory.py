@@ -73,10 +73,8 @@ def test_another_error_keeps_its_name(error):
     assert raised.value is error
 
 
-def test_a_run_without_enough_memory_ends_with_one_line(environment, monkeypatch, capsys):
-    monkeypatch.setenv("RANKBENCH_DATA", str(environment.data))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(environment.results))
+def test_a_run_without_enough_memory_ends_with_one_line(home, capsys):
     assert _main(["run", "synthetic", "bpr", "embedding_dim=300000000", "epochs=1", "--no-track"]) == 5
     output = capsys.readouterr()
     assert output.err.count("\n") == 1 and "synthetic: bpr: not enough memory" in output.err
-    assert not environment.results.exists() or not list(environment.results.rglob("record.json"))
+    assert not list(home.rglob("record.json"))

@@ -25,7 +25,8 @@ cutoffs: [5]
 
 def load(folder, text):
     (folder / "first.yaml").write_text(BASE)
-    (folder / "second.yaml").write_text("name: second\nbase: first.yaml\n" + text)
+    own = text if text.startswith("base:") else f"base: first.yaml\n{text}"
+    (folder / "second.yaml").write_text(f"name: second\n{own}")
     return load_experiment(folder / "second.yaml", {})
 
 
@@ -50,54 +51,24 @@ def test_without_arms_it_has_those_of_the_base_with_their_numbers(tmp_path):
     assert spec.arms[1].published == {"synthetic": {"recall@20": 0.2}}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("arms: [{name: AA}]", r"second\.yaml: arms\[0\]\.name: first\.yaml has no 'AA'; did you mean A\?"),
-        ("arms: [{name: X, like: Y}]", r"arms\[0\]\.like: first\.yaml has no 'Y'"),
-        ("arms: [A]", r"arms\[0\]: expected name and published"),
-        ("claims: [{text: t, better: [A], than: [Z], metric: recall@20}]", r"claims\[0\]: no arm 'Z'"),
-    ],
-)
-def test_a_name_that_the_base_does_not_have_is_an_error(tmp_path, text, message):
-    with pytest.raises(ConfigError, match=message):
-        load(tmp_path, text)
-
-
 START = "name: first\ndatasets: [synthetic]\n"
 MALFORMED = [
     ("", r"expected `key: value` lines, found nothing"),
-    ("text", r"expected `key: value` lines"),
-    ("5", r"expected `key: value` lines"),
     ("[a, b]", r"expected `key: value` lines"),
     ("a: [", r"not valid YAML"),
     ("a: 1\na: 2", r":2: "),
-    ("{}", r"name"),
     ("name: first", r"datasets"),
     (START, r"give arms or methods"),
-    (START + "arms: [a]", r"arms\.0"),
-    (START + "arms: a", r"arms"),
     (START + "arms: 5", r"arms"),
-    (START + "arms: {a: b}", r"arms"),
     (START + "arms:", r"arms"),
-    (START + "arms: [[]]", r"arms\.0"),
-    (START + "arms: [5, 6]", r"arms\.0"),
     (START + "arms: [null]", r"arms\.0"),
-    (START + "arms: [{}]", r"arms\.0\.method"),
     (START + "arms: [{name: A}]", r"arms\.0\.method"),
     (START + "arms: [{name: [A], method: ease}]", r"arms\.0\.name"),
-    (START + "arms: [{name: {A: B}, method: ease}]", r"arms\.0\.name"),
-    (START + "arms: [{name: A, method: [ease]}]", r"arms\.0\.method"),
-    (START + "arms: [{name: A, method: ease, params: }]", r"arms\.0\.params"),
     (START + "arms: [{name: A, method: ease, params: text}]", r"arms\.0\.params"),
-    (START + "arms: [{name: A, method: ease, params: [1]}]", r"arms\.0\.params"),
-    (START + "arms: [{name: A, method: ease, published: 5}]", r"arms\.0\.published"),
     (START + "arms: [{name: A, method: ease, parms: {}}]", r"arms\.0\.parms"),
-    ("name: first\ndatasets: 5\narms: [{method: ease}]", r"datasets"),
     ("name: first\ndatasets: []\narms: [{method: ease}]", r"datasets"),
-    (START + "arms: [{method: ease}]\nsearch: 5", r"search"),
+    ("name: first\ndatasets: [{split: {seed: 1}}]\narms: [{method: ease}]", r"datasets\.0: give the card's `name`"),
     (START + "arms: [{method: ease}]\nfinal: {seeds: a}", r"final\.seeds"),
-    (START + "arms: [{method: ease}]\ncutoffs: [a]", r"cutoffs\.0"),
 ]
 
 
@@ -112,31 +83,25 @@ def test_a_malformed_base_is_one_line_with_its_file_and_field(tmp_path, base, me
 
 
 @pytest.mark.parametrize(
-    ("arms", "message"),
+    ("text", "message"),
     [
-        ("5", r"arms: expected a list, got 5"),
-        ("A", r"arms: expected a list"),
-        ("", r"arms: expected a list"),
-        ("{A: B}", r"arms: expected a list"),
-        ("[{name: [A]}]", r"arms\[0\]\.name: expected the name of an arm of first\.yaml"),
-        ("[{}]", r"arms\[0\]\.name: expected the name of an arm"),
-        ("[{name: B, like: {A: B}}]", r"arms\[0\]\.like: expected the name of an arm"),
-        ("[{name: A, params: }]", r"arms\[0\]\.params: expected a mapping"),
-        ("[{name: A, params: [lam]}]", r"arms\[0\]\.params: expected a mapping"),
+        ("arms: 5", r"second\.yaml: arms: expected a list, got 5"),
+        ("arms: {A: B}", r"arms: expected a list"),
+        ("arms: [A]", r"arms\[0\]: expected name and published"),
+        ("arms: [{name: [A]}]", r"second\.yaml: arms\[0\]\.name: expected the name of an arm of first\.yaml"),
+        ("arms: [{}]", r"arms\[0\]\.name: expected the name of an arm"),
+        ("arms: [{name: B, like: {A: B}}]", r"arms\[0\]\.like: expected the name of an arm"),
+        ("arms: [{name: A, params: [lam]}]", r"arms\[0\]\.params: expected a mapping"),
+        ("arms: [{name: AA}]", r"second\.yaml: arms\[0\]\.name: first\.yaml has no 'AA'; did you mean A\?"),
+        ("arms: [{name: X, like: Y}]", r"arms\[0\]\.like: first\.yaml has no 'Y'"),
+        ("claims: [{text: t, better: [A], than: [Z], metric: recall@20}]", r"claims\[0\]: no arm 'Z'"),
+        ("base: gone.yaml", "no such experiment file"),
+        ("base: ../first.yaml", "expected the name of a file"),
     ],
 )
-def test_malformed_arms_beside_a_base_are_one_line_with_file_and_field(tmp_path, arms, message):
-    with pytest.raises(ConfigError, match=rf"second\.yaml: {message}"):
-        load(tmp_path, f"arms: {arms}")
-
-
-@pytest.mark.parametrize(
-    ("base", "message"), [("gone.yaml", "no such experiment file"), ("../first.yaml", "expected the name of a file")]
-)
-def test_the_base_is_a_file_of_the_same_folder(tmp_path, base, message):
-    (tmp_path / "second.yaml").write_text(f"name: second\nbase: {base}\n")
+def test_what_the_base_does_not_have_or_cannot_be_taken_is_one_line_with_file_and_field(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
-        load_experiment(tmp_path / "second.yaml", {})
+        load(tmp_path, text)
 
 
 def test_a_base_has_no_base(tmp_path):
