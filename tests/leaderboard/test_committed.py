@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.comparable import comparable
+from rankbench.leaderboard.board import Board, comparable
 from rankbench.leaderboard.contest import in_time
 from rankbench.leaderboard.results import Leaderboard, Result
 

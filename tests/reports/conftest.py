@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, SweepFile
+from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, StoredSweep, SweepFile
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -36,7 +36,7 @@ def make_run():
 
 @pytest.fixture(scope="session")
 def make_sweep():
-    """make_sweep(records, published, datasets=["x"], ...) → the four arguments of write_report.
+    """make_sweep(records, published, datasets=["x"], ...) → the stored sweep.
 
     `published`: arm → dataset → metric → number; it names the arms and their order. `about`, `experiment`, `chosen` and
     `compared` change the plain content of the files; `chosen` is None for a sweep that is not finished.
@@ -63,8 +63,8 @@ def make_sweep():
         plain = {"id": "s", "experiment": content, "notes": [], "fits": 2, "started_at": "2026-11-21T10:00:00+00:00"}
         end = {"rows": [row | (chosen or {}) for row in rows], "finished_at": "2026-11-21T11:30:00+00:00"}
         tests = {"metrics": list(metrics), "models": [], "comparisons": []} | (compared or {})
-        return (
-            SweepFile.model_validate(plain | (about or {})), ChosenFile.model_validate(end) if finished else None,
+        return StoredSweep(
+            Path("s"), SweepFile.model_validate(plain | (about or {})), ChosenFile.model_validate(end) if finished else None,
             {record.id: record for record in records}, ComparisonsFile.model_validate(tests),
         )  # fmt: skip
 

@@ -82,13 +82,13 @@ def store(home, make_run, make_sweep):
         folder = home / "results" / "sweeps" / f"my-table-0123abcd-{time}-000000"
         runs = [dataclasses.replace(run, id=run.arm) for run in runs]
         named = {"about": {"id": folder.name}, "experiment": {"name": "my-table"}}
-        about, chosen, records, compared = make_sweep(runs, {arm: {} for arm in means}, datasets=["gowalla"], **named)
-        write_json(folder / "sweep.json", about.content())
-        write_json(folder / "comparisons.json", compared.content())
-        for record in records.values():
+        stored = make_sweep(runs, {arm: {} for arm in means}, datasets=["gowalla"], **named)
+        write_json(folder / "sweep.json", stored.about.content())
+        write_json(folder / "comparisons.json", stored.compared.content())
+        for record in stored.records.values():
             write_record(folder / "records", record, pa.table({"user": [1]}))
         if finished:
-            write_json(folder / "chosen.json", chosen.content())
+            write_json(folder / "chosen.json", stored.chosen.content())
         return folder
 
     return save

@@ -143,7 +143,7 @@ def test_seeds_are_not_said_of_methods_that_draw_no_random_numbers(rows):
 def test_it_stands_first_in_every_form_of_the_report(make_run, make_sweep, tmp_path):
     pairs = [vars(pair) for pair in pairs_of(A=BASE, B=BASE - 0.1)]
     sweep = make_sweep([make_run("final", arm, 0.3) for arm in "AB"], {"A": {}, "B": {}}, compared={"comparisons": pairs})
-    files = {path.name: path for path in write_report(tmp_path, *sweep)}
+    files = {path.name: path for path in write_report(tmp_path, sweep)}
     sentence = "A leads in ndcg@20"
     assert files["report.md"].read_text().splitlines()[2].startswith(f"**{sentence}")
     page = files["report.html"].read_text()

@@ -37,7 +37,7 @@ def test_the_page_has_a_section_of_deviations_and_none_of_them_among_the_notes(m
     finals = [make_run("final", "C", 0.2, params={"lam": 5}, data=data)]
     failed = [make_run("final", arm, 0.2, status="failed", error="?", metrics={}) for arm in "AB"]
     sweep = make_sweep([*searched, *failed, *finals], {"A": {}, "B": {}, "C": {}}, params={"lam": 1})
-    table = sweep_table(*sweep)
+    table = sweep_table(sweep)
     assert table.deviations == (
         "x: prepared items: 9, published 10 (-1)",
         "x is a stand-in: x for y",
@@ -47,7 +47,7 @@ def test_the_page_has_a_section_of_deviations_and_none_of_them_among_the_notes(m
         "seed 0, split of seed 0; one run per row, so there is no spread over seeds",
         "failed: A on x, B on x",
     )
-    text = write_report(tmp_path, *sweep)[0].read_text()
+    text = write_report(tmp_path, sweep)[0].read_text()
     section = text.split("## Deviations from the papers' protocol")[1].split("\n## ")[0]
     assert all(f"- {line}" in section for line in table.deviations) and "## Budget" in text
     assert "stand-in" not in text.split("## Notes")[1].split("\n## ")[0]
@@ -62,7 +62,7 @@ def test_intervals_that_tell_nothing_are_notes_of_the_table(make_run, make_sweep
     one = "y: only one user was measured, so no interval or test says anything about other users (EASE)"
     assert interval_notes(finals, ("ndcg@20",)) == [flat, one]
     assert interval_notes(finals[:3], ("recall@20",)) == []
-    assert {flat, one} <= set(sweep_table(*make_sweep(finals, {"EASE": {}, "iALS": {}, "SL": {}}, "xy")).notes)
+    assert {flat, one} <= set(sweep_table(make_sweep(finals, {"EASE": {}, "iALS": {}, "SL": {}}, "xy")).notes)
 
 
 ARMS = [
@@ -114,7 +114,7 @@ def conclusion(make_run, make_sweep):
 
     def make(params, **more):
         runs = [make_run("final", arm, 0.3, dataset, params={"lam": 10.0}) for dataset in "xy" for arm in "AB"]
-        return sweep_table(*make_sweep(runs, {"A": {}, "B": {}}, "xy", params=params, **more)).conclusions.sentences
+        return sweep_table(make_sweep(runs, {"A": {}, "B": {}}, "xy", params=params, **more)).conclusions.sentences
 
     return make
 
@@ -133,7 +133,7 @@ def test_what_was_not_searched_is_said(conclusion, params, sentence):
 
 def test_a_model_without_parameters_has_nothing_to_search(make_run, make_sweep):
     runs = [make_run("final", "A", 0.3), make_run("final", "B", 0.3, params={"lam": 10.0})]
-    assert "B: defaults, nothing searched." in sweep_table(*make_sweep(runs, {"A": {}, "B": {}})).conclusions.sentences
+    assert "B: defaults, nothing searched." in sweep_table(make_sweep(runs, {"A": {}, "B": {}})).conclusions.sentences
 
 
 def test_a_value_at_the_end_of_its_range_is_said_with_the_range(conclusion):

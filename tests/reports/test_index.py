@@ -13,14 +13,17 @@ from rankbench.tracking.record import Measured
 OTHER = {"name": "Graph net", "why": "not built here", "published": {"x": {"ndcg@20": 0.9}}}
 
 
+def entry_of(stored):
+    return entry(stored.about.experiment, Path("e.yaml"), sweep_table(stored), stored)
+
+
 @pytest.fixture
 def state(make_run, make_sweep):
     """state(means by (arm, dataset), published, **of make_sweep) → the index entry."""
 
     def find(means, published, data=None, **more):
         runs = [make_run("final", arm, mean, dataset, half=0.001, data=data) for (arm, dataset), mean in means.items()]
-        about, chosen, *rest = make_sweep(runs, published, finished=bool(means), **more)
-        return entry(about.experiment, Path("e.yaml"), sweep_table(about, chosen, *rest), about, chosen)
+        return entry_of(make_sweep(runs, published, finished=bool(means), **more))
 
     return find
 
@@ -52,8 +55,7 @@ def test_rows_and_the_largest_difference(state):
 def test_where_recall_is_open_the_nearer_of_both_counts(make_run, make_sweep):
     metrics = {"recall@20": 0.2, "recall_capped@20": 0.301}
     run = make_run("final", "A", 0.3, metrics={name: Measured(mean, mean, mean) for name, mean in metrics.items()})
-    about, *rest = make_sweep([run], {"A": {"x": {"recall@20": 0.3}}}, recall="open", metrics=tuple(metrics))
-    found = entry(about.experiment, Path("e.yaml"), sweep_table(about, *rest), about, rest[0])
+    found = entry_of(make_sweep([run], {"A": {"x": {"recall@20": 0.3}}}, recall="open", metrics=tuple(metrics)))
     assert (found.state, found.judged) == ("reproduced", 1)
     assert found.largest == pytest.approx(0.001)
 
@@ -77,8 +79,7 @@ def test_the_index_is_three_files_with_links_and_its_rule(tmp_path):
 
 def test_the_index_says_which_data_could_not_be_had(make_run, make_sweep, tmp_path):
     gone = {"not_available": {"y": {"brief": "offline", "reason": "y: nowhere"}}}
-    about, *rest = make_sweep([make_run("final", "A", 0.3)], {"A": {"x": {"ndcg@20": 0.3}}}, datasets=["x", "y"], about=gone)
-    found = entry(about.experiment, Path("e.yaml"), sweep_table(about, *rest), about, rest[0])
+    found = entry_of(make_sweep([make_run("final", "A", 0.3)], {"A": {"x": {"ndcg@20": 0.3}}}, datasets=["x", "y"], about=gone))
     assert (found.state, found.rows_measured, found.rows) == ("partly", 1, 2)
     grid = index_page([found, Entry("b", "b.yaml", "Q?", "", "measured")]).sections[0].blocks[0]
     column = grid.header.index("not available")

@@ -54,7 +54,7 @@ def report(make_run, make_sweep, tmp_path_factory):
     )  # fmt: skip
     links = RunLinks({run.id: MLFLOW for run in runs if run.stage == "final"}, "rankbench ui")
     folder = tmp_path_factory.mktemp("report")
-    write_report(folder, *sweep, links)
+    write_report(folder, sweep, links)
     return folder / "report.html"
 
 

@@ -101,7 +101,7 @@ def sweep(make_run, make_sweep):
 
 @pytest.fixture
 def report(sweep, tmp_path):
-    files = write_report(tmp_path, *sweep(VILE[0]))
+    files = write_report(tmp_path, sweep(VILE[0]))
     return (tmp_path / "report.html").read_text(encoding="utf-8"), files
 
 
@@ -185,11 +185,11 @@ def test_ordinary_text_keeps_its_look(text):
 
 @pytest.mark.parametrize("vile", VILE[1:3])
 def test_what_an_experiment_says_is_inert_in_its_report_and_in_the_note_of_mlflow(vile, sweep, tmp_path):
-    about, *rest = sweep(vile)
-    write_report(tmp_path, about, *rest)
+    stored = sweep(vile)
+    write_report(tmp_path, stored)
     page = rendered((tmp_path / "report.md").read_text(encoding="utf-8"))
     assert page.foreign == [] and page.text.count(vile) > 8
-    shown = rendered(note(about.experiment.question, sweep_table(about, *rest)))
+    shown = rendered(note(stored.about.experiment.question, sweep_table(stored)))
     assert shown.foreign == [] and shown.text.count(vile) > 2
 
 

@@ -8,8 +8,7 @@ import yaml
 
 from rankbench.cli import _main
 from rankbench.core.config import assignments
-from rankbench.reports.repeat import row_command, sweep_command
-from rankbench.reports.report import sweep_table
+from rankbench.reports.repeat import row_command
 
 
 @pytest.fixture
@@ -19,7 +18,7 @@ def command(make_run, make_sweep):
     def make(params, stated, entry="x", searched=None, final=None, columns=("ndcg@20",), **fields):
         run = make_run("final", "A", 0.3, params=params, **fields)
         changed = {"datasets": [entry], "final": {"fit_on": "auto"} | (final or {})}
-        about, *_ = make_sweep([run], {"A": {}}, params=stated, experiment=changed)
+        about = make_sweep([run], {"A": {}}, params=stated, experiment=changed).about
         search = make_run("search", "A", 0.3, params=searched) if searched else None
         return shlex.split(row_command(about, run, search, columns))
 
@@ -48,7 +47,7 @@ def test_data_seed_and_measurement_are_those_of_the_run(command):
 
 def test_the_plugins_of_a_sweep_come_along(make_run, make_sweep):
     run = make_run("final", "A", 0.3)
-    about, *_ = make_sweep([run], {"A": {}})
+    about = make_sweep([run], {"A": {}}).about
     experiment = about.experiment.model_copy(update={"plugins": ("losses.py", "a_module")})
     given = "rankbench sweep mine/e.yaml --plugin other.py"
     words = shlex.split(row_command(about.model_copy(update={"experiment": experiment, "command": given}), run, None, ()))
@@ -58,14 +57,6 @@ def test_the_plugins_of_a_sweep_come_along(make_run, make_sweep):
 def test_what_one_command_cannot_do_has_none(command):
     assert command({}, {}, {"name": "x", "card": {"name": "x"}}) == []
     assert command({}, {}, final={"fit_on": "train"}) == []
-
-
-def test_the_command_of_a_sweep_is_the_one_that_was_given_or_made_from_its_changes(make_run, make_sweep):
-    about, *rest = make_sweep([make_run("final", "A", 0.3)], {"A": {}})
-    assert sweep_command(about.model_copy(update={"command": "rankbench sweep my.yaml a=1"})) == "rankbench sweep my.yaml a=1"
-    earlier = about.model_copy(update={"changes": ("datasets=[a, b]", "--arms '*, MF'")})
-    assert sweep_command(earlier) == "rankbench sweep experiments/e.yaml 'datasets=[a, b]' --arms '*, MF'"
-    assert sweep_table(about.model_copy(update={"id": ""}), *rest).command == ""
 
 
 @pytest.mark.slow

@@ -95,8 +95,8 @@ def test_of_several_runs_the_median_counts_and_each_split_has_its_own_target(mak
 
 def test_the_report_has_a_table_of_it_where_there_are_curves(make_run, make_sweep, tmp_path):
     runs = [make_run("final", arm, 0.4, curve=curve(0.3, 0.4)) for arm in "AB"]
-    text = write_report(tmp_path, *make_sweep(runs, {"A": {}, "B": {}}))[0].read_text()
+    text = write_report(tmp_path, make_sweep(runs, {"A": {}, "B": {}}))[0].read_text()
     section = text.split("## Time to target")[1].split("\n## ")[0]
     assert "95 % (0.3800), s" in section and "| A " in section
-    text = write_report(tmp_path, *make_sweep([make_run("final", "A", 0.4)], {"A": {}}))[0].read_text()
+    text = write_report(tmp_path, make_sweep([make_run("final", "A", 0.4)], {"A": {}}))[0].read_text()
     assert "Time to target" not in text

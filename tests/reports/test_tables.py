@@ -60,7 +60,7 @@ def lines_of(table):
 
 
 def test_a_row_has_what_was_measured_and_published_and_what_the_experiment_states(sweep):
-    table = sweep_table(*sweep)
+    table = sweep_table(sweep)
     assert [(row.arm, row.missing) for row in table.rows] == [
         ("=A", ""), ("B", "failed"), ("C", "not run"), ("Graph net", "not run"),
     ]  # fmt: skip
@@ -75,7 +75,7 @@ def test_a_row_has_what_was_measured_and_published_and_what_the_experiment_state
 
 @pytest.mark.parametrize("format", ["md", "latex"])
 def test_a_row_that_was_not_run_has_its_published_number_in_every_format(sweep, format):
-    text = render(sweep_table(*sweep), format)
+    text = render(sweep_table(sweep), format)
     for arm, state, number in (("B", "failed", "0.5000"), ("C", "not run", "0.4000"), ("Graph net", "not run", "0.9000")):
         (line,) = [line for line in text.splitlines() if line.lstrip("| ").startswith(arm)]
         assert state in line and number in line
@@ -83,7 +83,7 @@ def test_a_row_that_was_not_run_has_its_published_number_in_every_format(sweep, 
 
 
 def test_csv_reads_back_has_no_number_where_nothing_was_measured_and_cannot_run_as_a_formula(sweep):
-    table = sweep_table(*sweep)
+    table = sweep_table(sweep)
     header, *_ = csv.reader(io.StringIO(render(table, "csv")))
     assert len({*header}) == len(header)
     cells = lines_of(table)
@@ -95,11 +95,11 @@ def test_csv_reads_back_has_no_number_where_nothing_was_measured_and_cannot_run_
 
 
 def test_json_holds_full_precision_states_and_differences(sweep, several):
-    rows = {row["model"]: row for row in json.loads(render(sweep_table(*sweep), "json"))["rows"]}
+    rows = {row["model"]: row for row in json.loads(render(sweep_table(sweep), "json"))["rows"]}
     assert rows["=A"]["metrics"]["ndcg@20"]["mean"] == 0.25
     assert (rows["=A"]["state"], rows["B"]["state"], rows["C"]["state"]) == ("measured", "failed", "not run")
     assert rows["C"]["metrics"] == {} and rows["C"]["published"] == {"ndcg@20": 0.4}
-    content = json.loads(render(sweep_table(*several), "json"))
+    content = json.loads(render(sweep_table(several), "json"))
     found = {(pair["model"], pair["against"]): pair for pair in content["differences"]}
     assert set(found) == {("B", "A"), ("C", "A")}
     assert found["B", "A"]["difference"] == pytest.approx(-0.1) and found["B", "A"]["verdict"] == "worse"
@@ -108,7 +108,7 @@ def test_json_holds_full_precision_states_and_differences(sweep, several):
 
 
 def test_a_row_of_two_seeds_has_their_mean_and_standard_deviation(several):
-    table = sweep_table(*several)
+    table = sweep_table(several)
     cell = table.rows[1].cells["ndcg@20"]
     assert cell.mean == pytest.approx(0.3) and cell.low < 0.3 < cell.high
     assert cell.std == pytest.approx(np.std([0.31, 0.29], ddof=1))
@@ -121,7 +121,7 @@ EXPLAINED = "not distinguishable from the best of its dataset in this metric at 
 
 
 def test_only_means_that_cannot_be_told_from_the_best_are_marked_and_the_mark_is_explained(several, tmp_path):
-    table = sweep_table(*several)
+    table = sweep_table(several)
     assert [table.tied(row, "ndcg@20") for row in table.rows] == [False, False, True]
     text, latex = render(table, "md"), render(table, "latex")
     assert "<u>0.3995 †</u>" in text and text.count("†") == 2 and f"† {EXPLAINED}" in text
@@ -130,17 +130,17 @@ def test_only_means_that_cannot_be_told_from_the_best_are_marked_and_the_mark_is
     assert latex.count("\\textbf{") == latex.count("\\textbf{0.4000}") == 1
     assert latex.count("\\underline{") == latex.count("\\underline{0.3995 $^{\\dagger}$}") == 1
     assert list(lines_of(table)) == ["A", "B", "C"]  # a program looks names up
-    written = {path.name: path.read_text() for path in write_report(tmp_path, *several) if path.suffix != ".png"}
+    written = {path.name: path.read_text() for path in write_report(tmp_path, several) if path.suffix != ".png"}
     assert all(f"† {EXPLAINED}" in written[name] for name in ("report.md", "report.html"))
 
 
 def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, several, tmp_path):
-    names = {path.name for path in write_report(tmp_path / "one", *sweep)}
+    names = {path.name for path in write_report(tmp_path / "one", sweep)}
     # One model differs from no other: there is nothing to show.
     assert names == {"report.md", "report.html", "table.csv", "table.json", "table.tex", "final.png", "search.png"}
     text = (tmp_path / "one" / "report.md").read_text()
     assert "Which?" in text and "0.2500" in text and "`abc`" in text and "](final.png)" in text
-    assert "differences.png" in {path.name for path in write_report(tmp_path, *several)}
+    assert "differences.png" in {path.name for path in write_report(tmp_path, several)}
     text = (tmp_path / "report.md").read_text()
     section = text.split("## Differences")[1].split("\n## ")[0]
     words = " ".join(section.split())
@@ -159,7 +159,7 @@ def test_where_the_paper_leaves_its_recall_open_its_number_stands_beside_both(ma
     data = {"recall": "open" if which == "dataset" else "recall", "stand_in": "x for y"}
     run = make_run("final", "A", 0.3, data=data, metrics={name: Measured(mean) for name, mean in metrics.items()})
     recall = "open" if which == "table" else "recall"
-    table = sweep_table(*make_sweep([run], {"A": {"x": {"recall@20": 0.3}}}, recall=recall, metrics=metrics))
+    table = sweep_table(make_sweep([run], {"A": {"x": {"recall@20": 0.3}}}, recall=recall, metrics=metrics))
     assert {name: cell.published for name, cell in table.rows[0].cells.items()} == dict.fromkeys(metrics, 0.3)
     assert "x is a stand-in: x for y" in table.notes
     assert any("do not say which recall" in note for note in table.notes) == (which == "dataset")
@@ -168,13 +168,13 @@ def test_where_the_paper_leaves_its_recall_open_its_number_stands_beside_both(ma
 def test_an_arm_of_which_every_searched_setting_failed_has_failed(make_run, make_sweep):
     runs = [make_run("final", "A", 0.3), make_run("search", "B", 0.1, status="failed", error="no memory", metrics={})]
     for finished, states in ((True, ["", "failed"]), (False, ["not run", "not run"])):  # another setting may still work
-        assert [row.missing for row in sweep_table(*make_sweep(runs, {"A": {}, "B": {}}, finished=finished)).rows] == states
+        assert [row.missing for row in sweep_table(make_sweep(runs, {"A": {}, "B": {}}, finished=finished)).rows] == states
 
 
 def test_a_sweep_that_is_not_finished_and_one_without_any_run_can_be_shown(sweep, tmp_path):
-    about, _, records, compared = sweep
-    assert "The sweep is not finished" in write_report(tmp_path / "unfinished", about, None, records, compared)[0].read_text()
-    files = write_report(tmp_path / "never", about.model_copy(update={"id": ""}), None, {}, compared)
+    assert "The sweep is not finished" in write_report(tmp_path / "unfinished", replace(sweep, chosen=None))[0].read_text()
+    about = sweep.about.model_copy(update={"id": ""})
+    files = write_report(tmp_path / "never", replace(sweep, about=about, chosen=None, records={}))
     text = files[0].read_text()
     assert text.count("not run ") >= 4 and "Nothing was measured on test" in text and "How it was measured" not in text
     assert [path for path in files if path.suffix == ".png"] == []
@@ -210,7 +210,7 @@ def test_a_dataset_that_could_not_be_had_says_so_in_each_cell_and_once_why(make_
     gone = {"not_available": {"y": {"brief": "offline", "reason": "y: y.zip is nowhere, and offline is set"}}}
     runs = [make_run("final", "A", 0.3), make_run("final", "B", 0.2)]
     sweep = make_sweep(runs, {"A": {"y": {"ndcg@20": 0.4}}, "B": {}}, "xy", about=gone)
-    table = sweep_table(*sweep)
+    table = sweep_table(sweep)
     state = "not available: offline"
     assert [(row.dataset, row.missing) for row in table.rows] == [("x", ""), ("x", ""), ("y", state), ("y", state)]
     assert "y is not available: y: y.zip is nowhere, and offline is set" in table.notes
@@ -219,7 +219,7 @@ def test_a_dataset_that_could_not_be_had_says_so_in_each_cell_and_once_why(make_
     for format in ("md", "latex", "csv"):
         (line,) = [line for line in render(table, format).splitlines() if "0.4000" in line or ",0.4," in line]
         assert state in line
-    page = next(path for path in write_report(tmp_path, *sweep) if path.name == "report.html").read_text()
+    page = next(path for path in write_report(tmp_path, sweep) if path.name == "report.html").read_text()
     assert page.count(f">{state}</td>") == 2 and "y is not available: y: y.zip is nowhere" in page
 
 

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from rankbench.core.errors import ConfigError
 from rankbench.core.params import parameters
 from rankbench.data.prepare import load
-from rankbench.studies.metric_inconsistency import (
-    METRICS,
-    MetricInconsistency,
-    measured,
-    positives_of_users,
-    simulate,
-)
+from rankbench.studies.metric_inconsistency import METRICS, MetricInconsistency, measured, positives_of_users, simulate
 
 K = 3
 

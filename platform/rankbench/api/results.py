@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -34,7 +34,7 @@ class Results:
     @cached_property
     def _table(self) -> Table:
         stored = self.stored
-        return sweep_table(stored.about, stored.chosen, stored.records, comparisons(stored))
+        return sweep_table(replace(stored, compared=comparisons(stored)))
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -105,7 +105,7 @@ class Results:
     def write(self, folder: str | Path) -> list[Path]:
         """Write the report into a folder: report.html, report.md, tables and plots. Returns their paths."""
         stored = self.stored
-        return write_report(Path(folder), stored.about, stored.chosen, stored.records, comparisons(stored))
+        return write_report(Path(folder), replace(stored, compared=comparisons(stored)))
 
     def __repr__(self) -> str:
         header, body = columns(self._table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -77,7 +78,7 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
         stored = read_sweep(folder)
         if places[0].claim:
             places[0].claim.require_newest()
-        files.extend(write_report(folder / "report", stored.about, stored.chosen, stored.records, comparisons(stored)))
+        files.extend(write_report(folder / "report", replace(stored, compared=comparisons(stored))))
         publish(folder, files)
 
     with MlflowSink(tracking_uri(environment), spec.name, artifacts, display.warn, labels=labels) as sink:
@@ -85,11 +86,11 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
             listener = Listener(display.accept, places.append, planned, display.stage, done, finished, display.warn)
             folder, failed = run_sweep(request, listener)
         stored = read_sweep(folder)
-        compared = comparisons(stored)
-        table = sweep_table(stored.about, stored.chosen, stored.records, compared)
+        stored = replace(stored, compared=comparisons(stored))
+        table = sweep_table(stored)
         sink.finish_sweep(files, ok=not failed, note=note(spec.question, table))
         if (links := links_of(stored, environment)).runs:
             # Only now does the store have all runs, which the page links to.
-            table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)
-            publish(folder, write_pages(folder / "report", stored.about, stored.chosen, table, stored.records))
+            table = sweep_table(stored, links)
+            publish(folder, write_pages(folder / "report", stored, table))
         return folder, table, len(failed)

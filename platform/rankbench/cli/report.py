@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,10 +82,10 @@ def report(
             name in measured,
             f"--metrics: {name} was not measured{nearest(name, measured)}; measured: {', '.join(sorted(measured))}",
         )
-    compared = comparisons(stored, columns)
+    stored = replace(stored, compared=comparisons(stored, columns))
     links = links_of(stored, environment) if to or format == "html" else RunLinks()
-    table = sweep_table(stored.about, stored.chosen, stored.records, compared, links)
-    files = write_report(to, stored.about, stored.chosen, stored.records, compared, links) if to else []
+    table = sweep_table(stored, links)
+    files = write_report(to, stored, links) if to else []
     if json or format == "json":
         print_json(as_json(table) | {"folder": str(stored.folder), "files": [str(path) for path in files]})
     elif format == "table":
@@ -94,7 +95,7 @@ def report(
         for path in files:
             out.print(str(path))
     elif format == "html":
-        print(html(report_page(stored.about, stored.chosen, table, stored.records)), end="")
+        print(html(report_page(stored, table)), end="")
     else:
         print(visible(render(table, format)).rstrip("\n"))
 
@@ -144,11 +145,11 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
             names.add(spec.name)
             sweeps = sweeps_of(spec.name, environment, finished=True)
             stored = read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
-            compared = comparisons(stored)
-            table = sweep_table(stored.about, stored.chosen, stored.records, compared)
+            stored = replace(stored, compared=comparisons(stored))
+            table = sweep_table(stored)
             links = links_of(stored, environment)
-            write_report(folder / spec.name, stored.about, stored.chosen, stored.records, compared, links)
-            entries[path.name] = entry(spec, path, table, stored.about, stored.chosen)
+            write_report(folder / spec.name, stored, links)
+            entries[path.name] = entry(spec, path, table, stored)
         except RankbenchError as error:
             entries[path.name] = unreadable(path, str(error))
         err.print(f"{path.name}: {list(entries.values())[-1].state}")

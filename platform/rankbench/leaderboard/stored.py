@@ -13,9 +13,8 @@ from rankbench.core.patterns import selected
 from rankbench.evaluation.metrics import metric_set, require_better_if_larger
 from rankbench.experiment.methods import families
 from rankbench.leaderboard.agenda import store_folder
-from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.board import Board, comparable
 from rankbench.leaderboard.budget import Budget
-from rankbench.leaderboard.comparable import comparable
 from rankbench.leaderboard.options import BoardOptions, Selection, ShowOptions
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import Told, write_site, write_summary

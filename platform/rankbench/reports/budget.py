@@ -6,10 +6,12 @@ seconds, so that the sums are those of the fits that were made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
 
+from rankbench.reports.page import tabulated
 from rankbench.tracking.record import RunRecord
 
 
@@ -46,35 +48,35 @@ def spent(records: Iterable[RunRecord]) -> tuple[Spent, ...]:
     for record in records:
         key = record.dataset.name, record.arm or record.method
         fit, seconds = 1 / record.fit_shared_by, record.own_seconds
-        stopped, failed = int(record.stopped), int(record.failed)
         if record.stage == "search":
-            entry = Spent(*key, settings=1, search_fits=fit, search_seconds=seconds, stopped=stopped, failed=failed)
+            own = Spent(*key, settings=1, search_fits=fit, search_seconds=seconds)
         else:
-            entry = Spent(*key, final_runs=1, final_fits=fit, final_seconds=seconds, stopped=stopped, failed=failed)
-        result[key] = result[key].plus(entry) if key in result else entry
+            own = Spent(*key, final_runs=1, final_fits=fit, final_seconds=seconds)
+        own = replace(own, stopped=int(record.stopped), failed=int(record.failed))
+        result[key] = result[key].plus(own) if key in result else own
     return tuple(result.values())
 
 
 def budget_columns(entries: tuple[Spent, ...]) -> tuple[list[str], list[list[str]]]:
     """Return header and cells, with the sums in the last line and without columns that are 0 in every line."""
-    datasets = len({each.dataset for each in entries}) > 1
-    searching = any(each.settings for each in entries)
-    early = any(each.stopped for each in entries)
-    failures = any(each.failed for each in entries)
-    header = ["dataset"] * datasets + ["model"] + ["searched settings"] * searching + ["stopped early"] * early
-    header += ["search fits", "search fit s"] * searching
-    header += ["final runs", "final fits", "final fit s", *["all fit s"] * searching, *["failed runs"] * failures]
-    total = Spent("all", "" if datasets else "all")
-    for each in entries:
-        total = total.plus(each)
-    body = []
-    for each in [*entries, *[total] * (len(entries) > 1)]:
-        line = [each.dataset] * datasets + [each.arm]
-        line += [f"{each.settings:,}"] * searching + [f"{each.stopped:,}"] * early
-        line += [_fits(each.search_fits), _s(each.search_seconds)] * searching
-        line += [f"{each.final_runs:,}", _fits(each.final_fits), _s(each.final_seconds)]
-        body.append(line + [_s(each.seconds)] * searching + [str(each.failed)] * failures)
-    return header, body
+    several = len({each.dataset for each in entries}) > 1
+    total = reduce(Spent.plus, entries, Spent("all", "" if several else "all"))
+    searching = total.settings > 0
+    columns: list[tuple[bool, str, Callable[[Spent], str]]] = [
+        (several, "dataset", lambda each: each.dataset),
+        (True, "model", lambda each: each.arm),
+        (searching, "searched settings", lambda each: f"{each.settings:,}"),
+        (total.stopped > 0, "stopped early", lambda each: f"{each.stopped:,}"),
+        (searching, "search fits", lambda each: _fits(each.search_fits)),
+        (searching, "search fit s", lambda each: _s(each.search_seconds)),
+        (True, "final runs", lambda each: f"{each.final_runs:,}"),
+        (True, "final fits", lambda each: _fits(each.final_fits)),
+        (True, "final fit s", lambda each: _s(each.final_seconds)),
+        (searching, "all fit s", lambda each: _s(each.seconds)),
+        (total.failed > 0, "failed runs", lambda each: str(each.failed)),
+    ]
+    shown = [(name, cell) for needed, name, cell in columns if needed]
+    return tabulated([*entries, *[total] * (len(entries) > 1)], shown)
 
 
 def duration(seconds: float) -> str:

@@ -14,7 +14,7 @@ from rankbench.reports.site import Site, link, page_kind
 from rankbench.reports.sweep_page import table_or_figure
 from rankbench.reports.tables import Table
 from rankbench.schema.experiment import ExperimentSpec
-from rankbench.schema.stored_sweep import ChosenFile, NotAvailable, SweepFile
+from rankbench.schema.stored_sweep import NotAvailable, StoredSweep
 
 STATES = ("reproduced", "partly", "differs", "measured", "not run", "unreadable")
 
@@ -51,10 +51,10 @@ class Entry:
     not_available: dict[str, NotAvailable] = field(default_factory=dict)
 
 
-def entry(experiment: ExperimentSpec, file: Path, table: Table, about: SweepFile, chosen: ChosenFile | None) -> Entry:
+def entry(experiment: ExperimentSpec, file: Path, table: Table, stored: StoredSweep) -> Entry:
     """Return the entry of an experiment file with the `table` of its newest finished sweep, if there is one.
 
-    `experiment` is the content of the file, which may have more arms and datasets than the sweep described in `about`.
+    `experiment` is the content of the file, which may have more arms and datasets than the `stored` sweep.
     """
     judged = [(row, each) for row in table.rows for each in _judged(row, table.stand_ins)]
     met = sum(each.state != "off" for _, each in judged)
@@ -67,7 +67,7 @@ def entry(experiment: ExperimentSpec, file: Path, table: Table, about: SweepFile
         experiment.question,
         f"{published.paper}, {table_or_figure(published)}" if published else "",
         _state(experiment, table, len(judged), met, measured),
-        chosen.finished_at if chosen else "",
+        stored.chosen.finished_at if stored.chosen else "",
         measured,
         measured + len(_not_measured(experiment, table)),
         met,
@@ -75,7 +75,7 @@ def entry(experiment: ExperimentSpec, file: Path, table: Table, about: SweepFile
         worst.difference if worst else None,
         _percent(worst) if worst else None,
         f"{row.arm} on {row.dataset}, {worst.metric}" if row and worst else "",
-        about.id if chosen else None,
+        stored.about.id if stored.chosen else None,
         not_available=table.not_available,
     )
 

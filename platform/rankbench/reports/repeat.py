@@ -15,18 +15,6 @@ from rankbench.schema.stored_sweep import SweepFile
 from rankbench.tracking.record import RunRecord
 
 
-def sweep_command(about: SweepFile) -> str:
-    """Return the command of a sweep. For a sweep of an earlier version, which did not store it, it is made from the name of the
-    experiment and the changes; empty for a sweep from Python, and for an experiment that was never run.
-    """
-    if about.command is not None or not about.id:
-        return about.command or ""
-    words = " ".join(word if word.startswith("--") else shlex.quote(word) for word in about.changes)
-    chosen = "--chosen" if not about.fits and any(arm.chosen for arm in about.experiment.arms) else ""
-    file = f"experiments/{about.experiment.name.replace('-', '_')}.yaml"
-    return " ".join(part for part in ("rankbench sweep", file, words, chosen) if part)
-
-
 def row_command(about: SweepFile, record: RunRecord, searched: RunRecord | None, columns: tuple[str, ...]) -> str:
     """Return the command that fits and measures the final run `record` again; empty if one command cannot do it.
 

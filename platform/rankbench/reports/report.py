@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -17,29 +16,24 @@ from rankbench.reports.deviations import changes, data_deviations, interval_note
 from rankbench.reports.figure import Figure, styles
 from rankbench.reports.figures import convergence_figure, differences_figure, final_figure, pareto_figure, search_figure
 from rankbench.reports.page import Page
-from rankbench.reports.repeat import row_command, sweep_command
+from rankbench.reports.repeat import row_command
 from rankbench.reports.rows import ReportRow, missing_row, row_of
 from rankbench.reports.site import Site, page_kind
 from rankbench.reports.sweep_page import sweep_page
 from rankbench.reports.tables import Table, pairs_note, render
 from rankbench.reports.targets import time_to_target
-from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, StoredSweep, SweepFile
+from rankbench.schema.stored_sweep import StoredSweep
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.links import RunLinks, run_links
 from rankbench.tracking.record import RunRecord
 
 
-def sweep_table(
-    about: SweepFile,
-    chosen: ChosenFile | None,
-    records: dict[str, RunRecord],
-    compared: ComparisonsFile,
-    links: RunLinks = RunLinks(),
-) -> Table:
-    """Return the table of a sweep's final runs, with the rows of its experiment that were not run. `about` is its sweep.json,
-    `chosen` its chosen.json (None until it has finished), `compared` its comparisons.json, whose metrics are the columns, and
-    `links` the pages of its runs in MLflow.
+def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
+    """Return the table of a sweep's final runs, with the rows of its experiment that were not run. The metrics of its
+    comparisons are the columns. `links`: the pages of its runs in MLflow.
     """
+    about, chosen, records, compared = stored.about, stored.chosen, stored.records, stored.compared
+    assert compared is not None
     experiment, wanted, differences = about.experiment, compared.metrics, compared.comparisons
     arms = {arm.label: arm for arm in experiment.arms}
     deciding = deciding_metric(differences, experiment.search.choose.metric)
@@ -89,12 +83,7 @@ def sweep_table(
     notes += interval_notes(finals, wanted)
     # The page has a section for deviations; a plain table shows them among the notes.
     unavailable = [f"{name} is not available: {why.reason}" for name, why in not_available.items()]
-    deviations = [
-        *unavailable,
-        *data_deviations(finals, deciding),
-        *left_out(experiment.not_run),
-        *changes(about.changes),
-    ]
+    deviations = [*unavailable, *data_deviations(finals, deciding), *left_out(experiment.not_run), *changes(about.changes)]
     notes += deviations
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
     notes += _stopped(records)
@@ -117,7 +106,7 @@ def sweep_table(
         conclude(
             rows, differences, experiment.search.choose.metric, stand_ins(finals), chosen is not None or not records, tuning
         ),
-        sweep_command(about),
+        about.command or "",
         links,
         compared.neighbours,
     )
@@ -131,18 +120,11 @@ def links_of(stored: StoredSweep, environment: Environment) -> RunLinks:
     return run_links(tracking_uri(environment), environment.results / "mlartifacts", stored.about.id, runs)
 
 
-def write_report(
-    folder: Path,
-    about: SweepFile,
-    chosen: ChosenFile | None,
-    records: dict[str, RunRecord],
-    compared: ComparisonsFile,
-    links: RunLinks = RunLinks(),
-) -> list[Path]:
+def write_report(folder: Path, stored: StoredSweep, links: RunLinks = RunLinks()) -> list[Path]:
     """Write the files of the report into `folder`. Returns their paths, report.md first."""
-    table = sweep_table(about, chosen, records, compared, links)
+    table = sweep_table(stored, links)
     site = Site(folder, ("md", "html"))
-    site.add("sweep", "report", about, chosen, table, records)
+    site.add("sweep", "report", stored, table)
     formats = {"table.csv": "csv", "table.json": "json", "table.tex": "latex"}
     return [
         *site.files,
@@ -150,12 +132,10 @@ def write_report(
     ]
 
 
-def write_pages(
-    folder: Path, about: SweepFile, chosen: ChosenFile | None, table: Table, records: dict[str, RunRecord]
-) -> list[Path]:
+def write_pages(folder: Path, stored: StoredSweep, table: Table) -> list[Path]:
     """Write report.md and report.html again, beside the pictures of an earlier report. Returns their paths."""
     site = Site(folder, ("md", "html"))
-    site.write("report", report_page(about, chosen, table, records), pictures=False)
+    site.write("report", report_page(stored, table), pictures=False)
     return site.files
 
 
@@ -165,9 +145,9 @@ def note(question: str, table: Table) -> str:
 
 
 @page_kind("sweep")
-def report_page(about: SweepFile, chosen: ChosenFile | None, table: Table, records: dict[str, RunRecord]) -> Page:
+def report_page(stored: StoredSweep, table: Table) -> Page:
     """Return the page of a sweep with its figures."""
-    return sweep_page(about, chosen, table, records, _figures(about, table, list(records.values())))
+    return sweep_page(stored, table, _figures(stored, table))
 
 
 def _stopped(records: dict[str, RunRecord]) -> list[str]:
@@ -183,10 +163,11 @@ def _beside(published: dict[str, float], is_open: bool) -> dict[str, float]:
     return capped | published if is_open else published
 
 
-def _figures(about: SweepFile, table: Table, records: Sequence[RunRecord]) -> list[Figure]:
-    arms = styles(arm.label for arm in about.experiment.arms)
+def _figures(stored: StoredSweep, table: Table) -> list[Figure]:
+    experiment, records = stored.about.experiment, stored.records.values()
+    arms = styles(arm.label for arm in experiment.arms)
     finals, searched = ([record for record in records if record.stage == stage] for stage in ("final", "search"))
-    made = [differences_figure(table.differences, arms), search_figure(searched, about.experiment.search.choose.metric, arms)]
+    made = [differences_figure(table.differences, arms), search_figure(searched, experiment.search.choose.metric, arms)]
     if shown := _shown(table):
         made[:1] = [final_figure(table, shown), made[0], convergence_figure(finals, shown, arms), pareto_figure(table, shown)]
     return [figure for figure in made if figure]

@@ -5,6 +5,7 @@ repeat it, and how it was measured.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rankbench.reports.budget import budget_columns, duration, seconds_between
@@ -14,7 +15,7 @@ from rankbench.reports.rows import ReportRow
 from rankbench.reports.tables import Table, columns, difference_columns, pairs_note
 from rankbench.reports.targets import target_columns
 from rankbench.schema.experiment import Published
-from rankbench.schema.stored_sweep import ChosenFile, SweepFile
+from rankbench.schema.stored_sweep import StoredSweep, SweepFile
 from rankbench.tracking.record import RunRecord
 
 DIFFERENCES = """\
@@ -50,14 +51,9 @@ with the packages that are listed below; results on another machine may differ i
 LOCAL = "The links to MLflow open while `{needs}` runs."
 
 
-def sweep_page(
-    about: SweepFile,
-    chosen: ChosenFile | None,
-    table: Table,
-    records: dict[str, RunRecord],
-    figures: Sequence[Figure],
-) -> Page:
+def sweep_page(stored: StoredSweep, table: Table, figures: Sequence[Figure]) -> Page:
     """Return the report as text, tables and figures, to be rendered as Markdown or HTML."""
+    about, records = stored.about, stored.records
     experiment = about.experiment
     finals = [record for record in records.values() if record.stage == "final" and record.finished]
     lead = [experiment.question] if experiment.question else []
@@ -68,7 +64,7 @@ def sweep_page(
     several = any(len(row.seeds) * len(row.split_seeds) > 1 for row in table.rows)
     quiet = frozenset(position for position, row in enumerate(table.rows) if row.missing)
     top: list[Block] = [_results(table, quiet)]
-    top += [Text(UNFINISHED)] if records and chosen is None else []
+    top += [Text(UNFINISHED)] if records and stored.chosen is None else []
     top.append(Text(_how_chosen(about, finals, several) if finals else NOTHING))
     top += [Text(SEVERAL)] if several else []
     top += [Text(LOCAL.format(needs=table.links.needs))] if table.links.needs and table.links.runs else []
@@ -90,9 +86,9 @@ def sweep_page(
         sections.append(Section("Repeat it", (Text(_how_to_repeat(table, finals)), Code(commands, "sh"))))
     if records:
         stamp = json.dumps({"sweep": about.id, "started_at": about.started_at})
-        sections.append(Section("How it was measured", (Items(tuple(_measured(about, table, records, finals))), Code(stamp))))
+        sections.append(Section("How it was measured", (Items(tuple(_measured(stored, table, finals))), Code(stamp))))
     conclusion = table.conclusions.sentences if records else ()
-    return Page(experiment.name, tuple(lead), tuple(sections), _facts(about, chosen, table), conclusion)
+    return Page(experiment.name, tuple(lead), tuple(sections), _facts(stored, table), conclusion)
 
 
 def _results(table: Table, quiet: frozenset[int]) -> Grid:
@@ -142,7 +138,7 @@ def table_or_figure(published: Published) -> str:
     return f"figure {published.figure}" if published.figure is not None else f"table {published.table}"
 
 
-def _facts(about: SweepFile, chosen: ChosenFile | None, table: Table) -> tuple[tuple[str, str], ...]:
+def _facts(stored: StoredSweep, table: Table) -> tuple[tuple[str, str], ...]:
     """Return the names and values that are shown first."""
     measured = sum(not row.missing for row in table.rows)
     facts = [("datasets", ", ".join(dict.fromkeys(row.dataset for row in table.rows)))]
@@ -152,8 +148,8 @@ def _facts(about: SweepFile, chosen: ChosenFile | None, table: Table) -> tuple[t
         facts.append(("settings searched", f"{sum(each.settings for each in table.budget):,}"))
         facts.append(("fits", f"{fits:,.0f}"))
         facts.append(("time of fits", duration(sum(each.seconds for each in table.budget))))
-    finished = chosen.finished_at if chosen else ""
-    if (whole := seconds_between(about.started_at, finished)) is not None:
+    finished = stored.chosen.finished_at if stored.chosen else ""
+    if (whole := seconds_between(stored.about.started_at, finished)) is not None:
         facts.append(("from start to end", duration(whole)))
     if finished:
         facts.append(("finished", finished[:10]))
@@ -205,7 +201,7 @@ def _targets(table: Table) -> list[Section]:
     return [Section("Time to target", (Text(TARGETS.format(metric=table.targets[0].metric)), *grids))]
 
 
-def _measured(about: SweepFile, table: Table, records: dict[str, RunRecord], finals: list[RunRecord]) -> Iterable[str]:
+def _measured(stored: StoredSweep, table: Table, finals: list[RunRecord]) -> Iterable[str]:
     """Yield one line each about data, machine and versions."""
     for name in dict.fromkeys(row.dataset for row in table.rows):
         splits = {r.dataset.split_seed: r.dataset for r in finals if r.dataset.name == name}
@@ -221,8 +217,8 @@ def _measured(about: SweepFile, table: Table, records: dict[str, RunRecord], fin
             yield f"recall means `{data.recall}` in the published tables of {name}"
     if finals:
         yield from _machine(finals[0])
-    runs = sum(r.stage == "search" for r in records.values())
-    yield f"{runs} searched settings in {about.fits} fits, {sum(r.stage == 'final' for r in records.values())} final runs"
+    stages = Counter(record.stage for record in stored.records.values())
+    yield f"{stages['search']} searched settings in {stored.about.fits} fits, {stages['final']} final runs"
 
 
 def _machine(record: RunRecord) -> Iterable[str]:

@@ -25,6 +25,7 @@ from rankbench.reports.targets import Reached
 from rankbench.schema.stored_sweep import NotAvailable
 from rankbench.tracking.links import RunLinks
 
+RENAMED = {"arm": "model", "cells": "metrics", "missing": "state"}  # fields of a row in JSON
 MANY = 5  # minimum number of rows for which a shared parameter is printed once
 TIED = (
     f"† not distinguishable from the best of its dataset in this metric at {LEVEL}: paired tests over users, corrected by "
@@ -191,35 +192,21 @@ def pairs_note(neighbours: Sequence[Comparison]) -> str:
     )
 
 
+def _row_json(row: ReportRow, table: Table) -> dict[str, Any]:
+    about = {RENAMED.get(name, name): value for name, value in vars(row).items() if name not in ("stated", "seeded")}
+    about["metrics"] = {
+        name: vars(cell)
+        | {"difference": near.difference if (near := cell.agreement(name)) else None, "tied": table.tied(row, name)}
+        for name, cell in row.cells.items()
+    }
+    about |= {"peak_memory_gb": round(row.peak_memory_gb, 3), "state": row.missing or "measured"}
+    command = about.pop("command")
+    return about | {"mlflow": [table.links.runs[run] for run in row.runs if run in table.links.runs], "command": command}
+
+
 def as_json(table: Table) -> dict[str, Any]:
     """Return the table as JSON values."""
-    rows = []
-    for row in table.rows:
-        cells = {
-            name: vars(cell)
-            | {"difference": near.difference if (near := cell.agreement(name)) else None, "tied": table.tied(row, name)}
-            for name, cell in row.cells.items()
-        }
-        rows.append(
-            {
-                "dataset": row.dataset,
-                "model": row.arm,
-                "method": row.method,
-                "params": row.params,
-                "metrics": cells,
-                "seconds": row.seconds,
-                "fit_shared_by": row.fit_shared_by,
-                "peak_memory_gb": round(row.peak_memory_gb, 3),
-                "chosen_of": row.chosen_of,
-                "seeds": list(row.seeds),
-                "split_seeds": list(row.split_seeds),
-                "published": row.published,
-                "state": row.missing or "measured",
-                "runs": list(row.runs),
-                "mlflow": [table.links.runs[run] for run in row.runs if run in table.links.runs],
-                "command": row.command,
-            }
-        )
+    rows = [_row_json(row, table) for row in table.rows]
     return {
         "title": table.title,
         "conclusions": {

@@ -8,7 +8,7 @@ runs is reported, where a run that never reaches the target counts as infinitely
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isinf
 from statistics import fmean, median
@@ -43,27 +43,23 @@ def time_to_target(records: Sequence[RunRecord], metric: str, arms: Sequence[str
         split = record.dataset.name, record.dataset.split_seed
         best[split] = max(best.get(split, float("-inf")), final_value(record, metric))
         by_model.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
-    position = {arm: i for i, arm in enumerate(arms)}
+    places = {arm: place for place, arm in enumerate(arms)}
     datasets = list(dict.fromkeys(dataset for dataset, _ in by_model))
-    order = sorted(by_model, key=lambda key: (datasets.index(key[0]), position.get(key[1], len(position))))
-    result = []
-    for dataset, arm in order:
-        runs = by_model[dataset, arm]
-        tops = [best[dataset, run.dataset.split_seed] for run in runs]
-        points = [[_first(run, metric, share * top) for run, top in zip(runs, tops, strict=True)] for share in SHARES]
-        result.append(
-            Reached(
-                dataset,
-                arm,
-                metric,
-                len(runs),
-                fmean(final_value(run, metric) for run in runs),
-                tuple(share * fmean(top for (name, _), top in best.items() if name == dataset) for share in SHARES),
-                tuple(_median([seconds for seconds, _ in reached]) for reached in points),
-                tuple(_median([iteration for _, iteration in reached]) for reached in points),
-            )
-        )
-    return tuple(result)
+    order = sorted(by_model, key=lambda key: (datasets.index(key[0]), places.get(key[1], len(places))))
+    return tuple(_reached(by_model[key], *key, metric, best) for key in order)
+
+
+def _reached(runs: Sequence[RunRecord], dataset: str, arm: str, metric: str, best: Mapping[tuple[str, int], float]) -> Reached:
+    """Return the entry of the runs of an arm. `best`: the best final value of each dataset and split seed."""
+    tops = [best[dataset, run.dataset.split_seed] for run in runs]
+    points = [[_first(run, metric, share * top) for run, top in zip(runs, tops, strict=True)] for share in SHARES]
+    top = fmean(value for (name, _), value in best.items() if name == dataset)
+    return Reached(
+        dataset, arm, metric, len(runs), final=fmean(final_value(run, metric) for run in runs),
+        targets=tuple(share * top for share in SHARES),
+        seconds=tuple(_median([seconds for seconds, _ in reached]) for reached in points),
+        iterations=tuple(_median([iteration for _, iteration in reached]) for reached in points),
+    )  # fmt: skip
 
 
 def final_value(record: RunRecord, metric: str) -> float:

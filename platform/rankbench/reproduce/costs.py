@@ -16,31 +16,29 @@ def cost_cells(row: PaperRow, evidence: Evidence) -> list[Agreement]:
     processor and number of threads are compared: the last such ones of both rows, idle ones if there are any. Without such fits
     the list is empty.
     """
-    base = _base(row)
-    published = row.arm.costs.get(row.dataset, {})
-    if base is None or base.arm.label == row.arm.label:
+    published = row.table.spec.published
+    label = published.costs_of if published else None
+    base = next((arm for arm in row.table.spec.arms if arm.label == label and row.dataset in arm.costs), None)
+    if base is None or base.label == row.arm.label:
         return []
-    own, theirs = _comparable(row.fits("printed", evidence), base.fits("printed", evidence))
-    if not own or not theirs:
-        return []
-    reference = base.arm.costs[row.dataset]
-    cells = []
-    for name, value in published.items():
-        ratio = _cost(name, own) / _cost(name, theirs)
-        cells.append(Agreement(f"{name} relative to {base.arm.label}", value / reference[name], ratio, None, None))
-    return cells
+    theirs = PaperRow(row.table, base, row.card).fits("printed", evidence)
+    own, theirs = _comparable(row.fits("printed", evidence), theirs)
+    ratios = {name: _cost(name, own) / _cost(name, theirs) for name in row.arm.costs.get(row.dataset, {}) if own}
+    return [
+        Agreement(
+            f"{name} relative to {base.label}",
+            row.arm.costs[row.dataset][name] / base.costs[row.dataset][name],
+            ratio,
+            None,
+            None,
+        )
+        for name, ratio in ratios.items()
+    ]
 
 
 def n_cost_cells(row: PaperRow) -> int:
     """Return the number of published costs of a row."""
     return len(row.arm.costs.get(row.dataset, {}))
-
-
-def _base(row: PaperRow) -> PaperRow | None:
-    published = row.table.spec.published
-    label = published.costs_of if published else None
-    arm = next((arm for arm in row.table.spec.arms if arm.label == label), None)
-    return PaperRow(row.table, arm, row.card) if arm and row.dataset in arm.costs else None
 
 
 def _comparable(own: Sequence[StoredFit], theirs: Sequence[StoredFit]) -> tuple[list[StoredFit], list[StoredFit]]:

@@ -43,12 +43,7 @@ class EpochTime(Params):
         return shared | {"n_negatives": 1 if loss == "bpr" else self.n_negatives, "patience": 0}
 
 
-@study(
-    "epoch-time",
-    EpochTime,
-    title="Seconds per epoch of each loss",
-    source="Zhang et al., WWW 2026, Table F.1",
-)
+@study("epoch-time", EpochTime, title="Seconds per epoch of each loss", source="Zhang et al., WWW 2026, Table F.1")
 def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Progress) -> Findings:
     registry = losses()
     requested = registry.names() if p.losses == "all" else [name.strip() for name in p.losses.split(",")]

@@ -182,10 +182,7 @@ def errors(beta: np.ndarray, kth: np.ndarray, after: np.ndarray) -> dict[str, fl
 
 
 @study(
-    "threshold-error",
-    ThresholdError,
-    title="Error of estimated top-K thresholds",
-    source="Zhang et al., WWW 2026, Table A.4",
+    "threshold-error", ThresholdError, title="Error of estimated top-K thresholds", source="Zhang et al., WWW 2026, Table A.4"
 )
 def threshold_error(p: ThresholdError, seed: int, environment: Environment, progress: Progress) -> Findings:
     data = load(p.dataset, environment)

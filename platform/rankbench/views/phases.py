@@ -50,11 +50,5 @@ def clock(seconds: float) -> str:
 
 
 def _bar() -> Progress:
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    ]
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
     return Progress(*columns, console=err, transient=True)
