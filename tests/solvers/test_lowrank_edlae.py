@@ -141,29 +141,6 @@ def test_of_full_rank_it_is_edlae(X, p, lam):
     assert_allclose(found, weights(X, "edlae", p=p, lam=lam), atol=1e-6)
 
 
-def test_the_updates_as_printed_end_at_another_ridge():
-    X, p, lam, omega = draw(60, 8), 0.4, 5.0, 20.0
-    G, on = X.T @ X, build(X, p, lam)
-    Omega = on.Lam + omega
-    left = G + np.diag(on.Lam + Omega)
-    V, beta, gamma = np.eye(8), np.zeros(8), np.zeros(8)
-    for _ in range(3000):
-        right = G @ np.diag(1 + beta) + np.diag(Omega * (beta - gamma))
-        U = np.linalg.solve(left, right) @ V @ np.linalg.inv(V.T @ V)
-        V = np.linalg.solve(U.T @ left @ U, U.T @ right).T
-        W = U @ V.T
-        # The denominator is lost in our copy; this is the derivative of Eq. 34 with Λ taken off β.
-        beta = (np.diagonal(G @ W) - np.diagonal(G) + Omega * (np.diagonal(W) + gamma)) / (np.diagonal(G) + omega)
-        gamma = gamma + np.diagonal(W) - beta
-
-    def solution(Lam):
-        C = np.linalg.inv(G + np.diag(Lam))
-        return off_diagonal(np.eye(8) - C / np.diagonal(C))
-
-    assert_allclose(off_diagonal(W), solution(2 * on.Lam + omega), atol=1e-8)
-    assert np.abs(off_diagonal(W) - solution(on.Lam)).max() > 1e-2
-
-
 def test_the_diagonal_is_zero_and_so_is_an_item_without_interactions():
     X = draw(60, 15)
     X[:, 4] = 0

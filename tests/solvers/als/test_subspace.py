@@ -92,13 +92,6 @@ def test_repeated_half_steps_come_to_the_exact_solution(solver, effort, seed, di
     assert_allclose(x, expected, atol=(2e-3 if single else 1e-6) * (1 + np.abs(expected).max()), rtol=0)
 
 
-def test_eigenvectors_are_dealt_out():
-    assert_array_equal(dealt(6, 2), [0, 3, 1, 4, 2, 5])
-    assert_array_equal(dealt(5, 8), np.arange(5))
-    for dim in (16, 40, 64, 100):
-        assert sorted(dealt(dim, 16)) == list(range(dim))
-
-
 @pytest.mark.parametrize(("solver", "cheaper", "effort"), [("cg", steps_are_cheaper, 3), ("subspace", sweep_is_cheaper, 16)])
 def test_each_row_has_one_solver_whatever_its_block(solver, cheaper, effort):
     rng = np.random.default_rng(3)
@@ -116,3 +109,5 @@ def test_each_row_has_one_solver_whatever_its_block(solver, cheaper, effort):
         assert chosen == whole
     assert set(whole.values()) == {"exact", solver}
     assert_array_equal(cheaper(np.array([1, 300]), 64, effort), [False, True])
+    assert_array_equal(dealt(6, 2), [0, 3, 1, 4, 2, 5])
+    assert sorted(dealt(100, 16)) == list(range(100))
