@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from rankbench.core.errors import ConfigError
 from rankbench.core.threads import pinned
 from rankbench.data.splits import Holdout
 from rankbench.evaluation import ranking
@@ -122,9 +121,3 @@ def test_a_family_reads_each_column_once_a_pass_and_progress_rises_to_the_whole(
     n_rows = int((np.diff(holdout.target.indptr) > 0).sum())
     assert list(done) == sorted(done)
     assert (done[-1], set(totals)) == (n_rows * 4 * times, {n_rows * 4 * times})
-
-
-def test_blocks_without_columns_are_refused():
-    rng = np.random.default_rng(3)
-    with pytest.raises(ConfigError, match="columns must be >= 1, got 0"):
-        rank([some_pair(rng, 5, np.float32)[1]], some_holdout(rng, 3, 5), 3, columns=0)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from rankbench.evaluation.beyond import Ratio
 from rankbench.evaluation.metrics import PerUser
-from rankbench.evaluation.summary import CONFIDENCE, Interval, bootstrap_bounds, summarise
+from rankbench.evaluation.summary import CONFIDENCE, Interval, bootstrap_means, percentile_bounds, summarise
 
 
 def per_user(**values):
@@ -24,7 +24,7 @@ def skewed(m, seed=0):
 @pytest.mark.parametrize("m", [30, 400])
 def test_the_bounds_are_scipys_within_monte_carlo_error(m):
     x, resamples = skewed(m), 4000
-    low, high = bootstrap_bounds(x[:, None], seed=0, resamples=resamples)
+    low, high = percentile_bounds(bootstrap_means(x[:, None], 0, resamples))
     expected = stats.bootstrap(
         (x,), np.mean, n_resamples=resamples, method="percentile", confidence_level=CONFIDENCE, random_state=1
     )
@@ -38,7 +38,7 @@ def test_the_bounds_are_scipys_within_monte_carlo_error(m):
 def test_many_users_are_drawn_in_several_batches():
     # 1000 resamples of 20,000 users do not fit one batch; the interval must still be that of a mean of 20,000.
     x = skewed(20_000)
-    low, high = bootstrap_bounds(x[:, None], seed=0, resamples=1000)
+    low, high = percentile_bounds(bootstrap_means(x[:, None], 0, 1000))
     half_width = stats.norm.ppf(1 - (1 - CONFIDENCE) / 2) * x.std() / np.sqrt(len(x))
     assert_allclose([low[0], high[0]], [x.mean() - half_width, x.mean() + half_width], rtol=0, atol=0.2 * half_width)
 
@@ -89,4 +89,4 @@ def test_equal_users_have_no_spread_and_metrics_of_whole_lists_no_interval():
     assert_allclose(astuple(found["recall_light"]), 0.5)
     assert found["nobody"] == Interval(0.0, 0.0, 0.0)
     assert found["x"].mean == pytest.approx(x.mean()) and found["x"].low < found["x"].mean < found["x"].high
-    assert_array_equal(bootstrap_bounds(np.array([[0.3, 0.7]]), seed=0, resamples=10), [[0.3, 0.7]] * 2)
+    assert_array_equal(percentile_bounds(bootstrap_means(np.array([[0.3, 0.7]]), 0, 10)), [[0.3, 0.7]] * 2)

@@ -15,7 +15,7 @@ from rankbench.core.errors import ConfigError, DataError
 from rankbench.core.rng import stream
 from rankbench.evaluation.beyond import Ratio
 from rankbench.evaluation.metrics import PerUser
-from rankbench.evaluation.summary import bootstrap_bounds, bootstrap_means, summarise
+from rankbench.evaluation.summary import bootstrap_means, percentile_bounds, summarise
 from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
 from rankbench.judge.compare import FEW, LEVEL, Effort, compare, holm, user_means
 from rankbench.judge.printing import p_text
@@ -84,7 +84,7 @@ def test_the_bootstrap_is_that_of_the_differences():
     found = compare(given, seed=5, resamples=500)
     for c in found.pairs:
         d = given[c.model][1].astype(float) - given[c.against][1]
-        low, high = bootstrap_bounds(d[:, None], 5, 500)
+        low, high = percentile_bounds(bootstrap_means(d[:, None], 5, 500))
         assert_allclose([c.low, c.high], [low[0], high[0]], atol=1e-12)
 
 

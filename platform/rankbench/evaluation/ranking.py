@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench.core.errors import NumericalError, require
+from rankbench.core.errors import NumericalError
 from rankbench.data.splits import Holdout
 from rankbench.fitting.recommenders import Recommender
 
@@ -64,7 +64,6 @@ def rank(
     `progress(done, total)` counts user rows, once for each family, block of columns and pass over the scores. Raises
     NumericalError if a score is NaN.
     """
-    require(columns is None or columns >= 1, f"columns must be >= 1, got {columns}")
     users = Users(holdout, rows)
     states = [State(model, users, k, auc) for model in users.folded(models)]
     n_items = holdout.target.shape[1]

@@ -47,11 +47,6 @@ def summarise(per_user: PerUser, seed: int, resamples: int = RESAMPLES) -> dict[
     return result | {name: Interval(float(value)) for name, value in per_user.overall.items()}
 
 
-def bootstrap_bounds(table: np.ndarray, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return percentile bounds, (n_columns,) each, of the column means of table (m, n_columns)."""
-    return percentile_bounds(bootstrap_means(table, seed, resamples))
-
-
 def percentile_bounds(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of the middle 95 % of draws (resamples, n_columns), column by column, without those that are NaN."""
     if not draws.shape[1]:  # metrics of whole lists alone

@@ -63,7 +63,7 @@ def test_a_panel_fetches_each_tile_once_and_holds_those_used_last(n_blocks):
     total = 0
     for panel in panels(n_blocks):
         every, last = [], []
-        for task, fetched in steps(panel):
+        for task, fetched, _ in steps(panel):
             others = [tile for tile in task.reads if tile not in panel.tiles]
             assert len(others) <= HELD and set(fetched) == set(others) - set(last)
             last = ([tile for tile in last if tile not in others] + others)[-HELD:]

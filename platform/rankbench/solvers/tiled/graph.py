@@ -91,21 +91,15 @@ def _product(k: int, n_blocks: int) -> Iterator[Task]:
             yield Task("add_product_t", (k, j), ((row, k), (row, j)))
 
 
-def steps(panel: Panel) -> Iterator[tuple[Task, list[Tile]]]:
-    """Every task with the tiles that must be fetched for it, if the HELD tiles used last are kept."""
-    own, held = set(panel.tiles), []
+def steps(panel: Panel) -> Iterator[tuple[Task, list[Tile], list[Tile]]]:
+    """Every task with the tiles that must be fetched for it, and those to drop then, if the HELD that were used last are kept."""
+    own, held = set(panel.tiles), list[Tile]()
     for task in panel.tasks():
-        fetched = []
-        for tile in task.reads:
-            if tile in own:
-                continue
-            if tile in held:
-                held.remove(tile)
-            else:
-                fetched.append(tile)
-            held.append(tile)
-        del held[:-HELD]
-        yield task, fetched
+        others = [tile for tile in task.reads if tile not in own]
+        fetched = [tile for tile in others if tile not in held]
+        held = [tile for tile in held if tile not in others] + others
+        dropped, held = held[:-HELD], held[-HELD:]
+        yield task, fetched, dropped
 
 
 def flops(task: Task, side: Callable[[int], int]) -> float:

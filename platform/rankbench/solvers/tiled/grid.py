@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankbench.core.errors import StorageError, require
+from rankbench.core.errors import StorageError
 from rankbench.solvers.tiled.graph import HELD, Tile
 
 STREAM = HELD + 1  # tile buffers beside the panel: those that a task reads, and the next one, which is being filled
@@ -53,7 +53,6 @@ def choose_grid(n: int, dtype: np.dtype, memory: int, least_workspace: int, tile
 
     Larger tiles reduce reading, which is n³/(2 tile) numbers. Raises StorageError, which states the memory that would suffice.
     """
-    require(tile is None or tile >= 1, f"tile must be >= 1, got {tile}")
     if tile is not None:
         grid = Grid(n, min(tile, n), dtype)
         if grid.memory(least_workspace) > memory:

@@ -28,10 +28,6 @@ class TiledMatrix:
     def shape(self) -> tuple[int, int]:
         return self.n, self.n
 
-    @property
-    def ndim(self) -> int:
-        return 2
-
     def __reduce__(self) -> tuple:
         self._store.require_own()
         return TiledMatrix, (self.folder,)

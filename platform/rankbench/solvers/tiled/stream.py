@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from rankbench.solvers.tiled.graph import HELD, Panel, Task, Tile, steps
+from rankbench.solvers.tiled.graph import Panel, Task, Tile, steps
 from rankbench.solvers.tiled.store import TileFile
 
 
@@ -20,10 +20,9 @@ def with_tiles(
     `buffers` (more than HELD, tile²) hold one tile each. A tile stays in its buffer until HELD other tiles have been used after
     it, while the remaining buffers are being filled.
     """
-    wanted = (tile for _, fetched in steps(panel) for tile in fetched)
-    own = set(panel.tiles)
+    wanted = (tile for _, fetched, _ in steps(panel) for tile in fetched)
     buffer_of: dict[Tile, np.ndarray] = {}
-    held: dict[Tile, np.ndarray] = {}  # ordered by last use
+    held: dict[Tile, np.ndarray] = {}
     pending = deque()
 
     def fetch(buffer: np.ndarray) -> None:
@@ -34,17 +33,13 @@ def with_tiles(
     for buffer in buffers:
         fetch(buffer)
     try:
-        for task, fetched in steps(panel):
+        for task, fetched, dropped in steps(panel):
             for tile in fetched:
                 tile, buffer_of[tile], read = pending.popleft()
                 held[tile] = read.result()
-            for tile in task.reads:
-                if tile not in own:
-                    held[tile] = held.pop(tile)
-            while len(held) > HELD:
-                oldest = next(iter(held))
-                del held[oldest]
-                fetch(buffer_of.pop(oldest))
+            for tile in dropped:
+                del held[tile]
+                fetch(buffer_of.pop(tile))
             yield task, held
     finally:
         # Wait for pending reads, because the caller may reuse the buffers.
