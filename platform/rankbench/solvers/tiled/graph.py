@@ -92,7 +92,7 @@ def _product(k: int, n_blocks: int) -> Iterator[Task]:
 
 
 def steps(panel: Panel) -> Iterator[tuple[Task, list[Tile], list[Tile]]]:
-    """Every task with the tiles that must be fetched for it, and those to drop then, if the HELD that were used last are kept."""
+    """Every task with the tiles to fetch for it, and those to drop then, if the HELD tiles used last are kept."""
     own, held = set(panel.tiles), list[Tile]()
     for task in panel.tasks():
         others = [tile for tile in task.reads if tile not in own]
