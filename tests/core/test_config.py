@@ -95,10 +95,10 @@ def bomb(levels: int) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (bomb(9), ":5: not valid YAML: more than 50,000 values, with what aliases repeat"),
+        (bomb(9), ":1: not valid YAML: more than 50,000 values, with what aliases repeat"),
         (
             "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 40))]),
-            ":32: not valid YAML: nested deeper than",
+            ":9: not valid YAML: nested deeper than",
         ),
         ("a: [" + "1, " * 60_000 + "1]\n", ":1: not valid YAML: more than 50,000 values"),
         ("title: " + "x" * 20_000_000, ": larger than 256 kB"),
@@ -115,7 +115,7 @@ def bomb(levels: int) -> str:
         ("a: " + "[" * 5000 + "\n", ":1: not valid YAML: nested deeper than 32 levels"),
         ("a: !!int ''\n", ":1: not valid YAML: the tag 'tag:yaml.org,2002:int' is not supported"),
         ("a: 1\nb: 0x" + "f" * 17 + "\n", ":2: not valid YAML: a whole number of more than 64 bits"),
-        ("b: &b [1, *b]\n", ":1: not valid YAML: an alias that contains itself"),
+        ("b: &b [1, *b]\n", ":1: not valid YAML: nested deeper than 32 levels"),
         ("a: \x00\n", ": not readable as YAML"),
         (b"a: \xff\xfe\n", ": not readable as YAML"),
         ("", ": expected `key: value` lines, found nothing"),

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import torch
 
 from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
-from rankbench.contracts.parameters import ADVICE, expect_checked, expect_described
+from rankbench.contracts.parameters import check_parameters
 from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable, interactions
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.fitting.recommenders import score
 from rankbench.models.spec import EmbeddingModel, Encoder, PairModel
 
 CONTRACT = Contract("model")
+check_parameters(CONTRACT, lambda encoder: encoder.params)
 LOSSES = ("bpr", "softmax", "mse")  # of one negative each, of sums, and of pointwise errors
 PAIR_LOSSES = ("bpr", "sampled-softmax", "mse")  # the same for encoders that score pairs
 N_PAIRS = 7  # items of each user whose scores are compared
@@ -25,12 +24,6 @@ def built(encoder: Encoder, dtype: torch.dtype = torch.float32) -> EmbeddingMode
     start = torch.Generator().manual_seed(0)
     users, items = (torch.randn(n, DIM, generator=start, dtype=dtype) * 0.1 for n in (N_USERS, N_ITEMS))
     return encoder.build(interactions(), encoder.params(), users, items, torch.Generator().manual_seed(1))
-
-
-@CONTRACT.check("every parameter says what it is, and values outside its bounds are refused", ADVICE)
-def parameters_are_described(encoder: Encoder) -> None:
-    expect_described(dataclasses.fields(encoder.params))
-    expect_checked(encoder.params, encoder.name)
 
 
 @CONTRACT.check(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
-from rankbench.contracts.parameters import ADVICE, expect_checked, expect_described
+from rankbench.contracts.parameters import check_parameters
 from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable
 from rankbench.core.errors import ConfigError
 from rankbench.core.params import Range
@@ -22,6 +22,7 @@ from rankbench.models.spec import MODELS, Encoder
 from rankbench.models.spec import registered as encoders
 
 CONTRACT = Contract("loss")
+check_parameters(CONTRACT, lambda loss: loss.params)
 # The exponential of 100 overflows float32.
 RANGE = {"dot": (-100.0, 100.0), "cosine": (-1.0, 1.0), "half-cosine": (-0.5, 0.5), "distance": (-4.0, 0.0)}
 ROWS, NEGATIVES = 6, 5
@@ -114,12 +115,6 @@ def rows_of(s: Scores, rows: Tensor) -> Scores:
 
     whole = ScoreTable(s.catalogue.values[rows])
     return dataclasses.replace(s, **chosen, all_positives=positives, catalogue=whole, rival=of_rows)
-
-
-@CONTRACT.check("every parameter says what it is, and values outside its bounds are refused", ADVICE)
-def parameters_are_described(loss: Loss) -> None:
-    expect_described(dataclasses.fields(loss.params))
-    expect_checked(loss.params, loss.name)
 
 
 def _expect_finite(loss: Loss, p: Any, s: Scores, what: str) -> None:
@@ -248,16 +243,6 @@ def refused(loss: Loss, encoder: Encoder) -> str:
     return ""
 
 
-class _Asked(ScoreTable):
-    """Scores that remember whether all of them were asked for."""
-
-    asked: list[bool] = []
-
-    def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        self.asked.append(True)
-        return super().of_all(function)
-
-
 @CONTRACT.check(
     "`whole_catalogue` is declared if and only if the loss asks for the scores of the whole catalogue",
     "set whole_catalogue=True if the loss calls s.catalogue.of_all, and leave it out otherwise",
@@ -265,11 +250,14 @@ class _Asked(ScoreTable):
 def whole_catalogue_is_declared(loss: Loss) -> None:
     p, asked = loss.params(), list[bool]()
     s = batch(loss, p)
+
+    class Asked(ScoreTable):
+        def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+            asked.append(True)
+            return super().of_all(function)
+
     assert isinstance(s.catalogue, ScoreTable)
-    table = _Asked(s.catalogue.values)
-    table.asked.clear()
-    value(loss, dataclasses.replace(s, catalogue=table), p)
-    asked = [*table.asked]
+    value(loss, dataclasses.replace(s, catalogue=Asked(s.catalogue.values)), p)
     expect(bool(asked) == loss.whole_catalogue, f"whole_catalogue={loss.whole_catalogue}, but asked: {bool(asked)}")
 
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
-from rankbench.contracts.check import expect
+from rankbench.contracts.check import Contract, expect
 from rankbench.core.errors import ConfigError
 from rankbench.core.params import Params, parameters
 
 ADVICE = "write each parameter as `name: type = param(default, help, values)` in a frozen dataclass that inherits Params"
 
 
-def expect_described(fields: tuple[dataclasses.Field[Any], ...]) -> None:
-    """Every parameter says what it is and which values papers search."""
-    for field in fields:
-        for text in ("help", "search"):
-            expect(bool(field.metadata.get(text)), f"the parameter {field.name} has no {text}")
+def check_parameters(contract: Contract, params_of: Callable[[Any], type]) -> None:
+    """Add the check of the dataclass of parameters that `params_of` finds in what is registered."""
+
+    @contract.check("every parameter says what it is, and values outside its bounds are refused", ADVICE)
+    def parameters_are_described(subject: Any) -> None:
+        params = params_of(subject)
+        expect_checked(params, subject.name)
+        for field in dataclasses.fields(params):
+            for text in ("help", "search"):
+                expect(bool(field.metadata.get(text)), f"the parameter {field.name} has no {text}")
 
 
 def expect_checked(params: type, name: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
-from rankbench.contracts.parameters import ADVICE, expect_checked, expect_described
+from rankbench.contracts.parameters import check_parameters
 from rankbench.contracts.training import expect_resumes
 from rankbench.core import threads
 from rankbench.data.blocks import csr_from_pairs
@@ -20,6 +20,7 @@ from rankbench.fitting.recommenders import AutoencoderRecommender, FactorRecomme
 from rankbench.solvers.als.fold_in import FoldInRecommender
 
 CONTRACT = Contract("method")
+check_parameters(CONTRACT, lambda method: method.params)
 N_USERS, N_ITEMS = 80, 30
 METRICS = metric_set(["recall", "ndcg", "map", "precision"], [5, 10])
 
@@ -50,12 +51,6 @@ def means(method: str, X: sp.csr_array, holdout: Holdout, dtype: str) -> dict[st
     (ranking,) = rank([fit(method, X, dtype)], holdout, METRICS.k)
     counts = np.bincount(X.indices, minlength=X.shape[1])
     return {name: value.mean() for name, value in measure(ranking, holdout.target, counts, METRICS).values.items()}
-
-
-@CONTRACT.check("every parameter says what it is, and values outside its bounds are refused", ADVICE)
-def parameters_are_described(method: Method) -> None:
-    expect_described(method.fields())
-    expect_checked(method.params, method.name)
 
 
 @CONTRACT.check(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from rankbench.core.errors import ConfigError, DataError, first_line, require, shown
 from rankbench.core.names import DECLARED
 from rankbench.core.registry import nearest
-from rankbench.core.wording import place, wording
+from rankbench.core.wording import wording
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -85,35 +85,24 @@ class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
         if node is not None:
-            _measure(node, {})
+            _require_small(node)
         return node
 
 
-def _measure(node: yaml.Node, measured: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
-    """Return the numbers of values and levels at `node`, with aliases counted each time. Raises if there are too many.
-
-    `measured`: results of earlier nodes; None for nodes whose measurement has not finished.
-    """
-    if id(node) in measured:
-        result = measured[id(node)]
-        if result is None:
-            raise _TooMuch(problem="an alias that contains itself", problem_mark=node.start_mark)
-        return result
-    measured[id(node)] = None
-    children: list[yaml.Node] = []
-    if isinstance(node, yaml.MappingNode):
-        children = [each for pair in node.value for each in pair]
-    elif isinstance(node, yaml.SequenceNode):
-        children = node.value
-    below = [_measure(each, measured) for each in children]
-    values = 1 + sum(number for number, _ in below)
-    levels = 1 + max((depth for _, depth in below), default=0)
-    if values > MOST_VALUES:
-        raise _TooMuch(problem=f"more than {MOST_VALUES:,} values, with what aliases repeat", problem_mark=node.start_mark)
-    if levels > MOST_LEVELS:
-        raise _TooMuch(problem=f"nested deeper than {MOST_LEVELS} levels", problem_mark=node.start_mark)
-    measured[id(node)] = values, levels
-    return values, levels
+def _require_small(node: yaml.Node) -> None:
+    """Raise if there are too many values or levels at `node`, with aliases counted each time: one may contain itself."""
+    n_values, left = 0, [(node, 1)]
+    while left:
+        node, level = left.pop()
+        n_values += 1
+        if n_values > MOST_VALUES:
+            raise _TooMuch(problem=f"more than {MOST_VALUES:,} values, with what aliases repeat", problem_mark=node.start_mark)
+        if level > MOST_LEVELS:
+            raise _TooMuch(problem=f"nested deeper than {MOST_LEVELS} levels", problem_mark=node.start_mark)
+        if isinstance(node, yaml.MappingNode):
+            left += [(each, level + 1) for pair in node.value for each in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            left += [(each, level + 1) for each in node.value]
 
 
 def _mapping_without_duplicates(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[str, Any]:
@@ -260,7 +249,7 @@ def _first_problem(model: type[BaseModel], error: ValidationError, source: str) 
         return f"{source}: {field}: missing"
     if isinstance(cause := first.get("ctx", {}).get("error"), Exception):
         return f"{source}: {field}: {cause}" if field else f"{source}: {cause}"
-    return f"{source}: {'.'.join(map(str, place(first)))}: {wording(first, problems)}"
+    return f"{source}: {wording(first, problems)}"
 
 
 def require_numbers(given: Any, value: Any, field: str) -> None:

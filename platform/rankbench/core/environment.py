@@ -55,23 +55,20 @@ class Environment:
         for name in os.environ:
             if name.startswith("RANKBENCH_") and name not in VARIABLES:
                 raise ConfigError(f"environment: unknown variable {name}{nearest(name, VARIABLES)}")
-        mirror = _folder("RANKBENCH_MIRROR")
-        if mirror is not None and not mirror.is_dir():
-            raise ConfigError(f"RANKBENCH_MIRROR={mirror}: no such folder")
-        home = _folder("RANKBENCH_HOME")
-        if home is not None and not home.is_dir():
-            raise ConfigError(f"RANKBENCH_HOME={home}: no such folder")
+        read = {name: _folder(name) for name in ("RANKBENCH_MIRROR", "RANKBENCH_HOME")}
+        for name, folder in read.items():
+            require(folder is None or folder.is_dir(), f"{name}={folder}: no such folder")
         cache = _folder("RANKBENCH_CACHE") or Path(user_cache_dir("rankbench"))
         data_store, results_store = _store("RANKBENCH_DATA"), _store("RANKBENCH_RESULTS")
         data = cache if data_store else _folder("RANKBENCH_DATA") or Path(user_cache_dir("rankbench"))
         results = _copy_of(results_store, cache) if results_store else _folder("RANKBENCH_RESULTS") or Path("results").resolve()
         return cls(
             data=data,
-            mirror=mirror,
+            mirror=read["RANKBENCH_MIRROR"],
             offline=_switch("RANKBENCH_OFFLINE"),
             results=results,
             tracking_uri=os.environ.get("RANKBENCH_TRACKING_URI") or None,
-            home=home,
+            home=read["RANKBENCH_HOME"],
             data_store=data_store,
             results_store=results_store,
         )

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rankbench.core.config import adapter, require_numbers
 from rankbench.core.errors import ConfigError, require, shown
 from rankbench.core.registry import nearest
-from rankbench.core.wording import place, wording
+from rankbench.core.wording import wording
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -146,8 +146,8 @@ def parameters(cls: type[P], values: Mapping[str, Any], source: str) -> P:
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     except ValidationError as error:
-        first, *others = error.errors(include_url=False)
-        raise ConfigError(f"{source}: {'.'.join(map(str, place(first)))}: {wording(first, [first, *others])}") from None
+        problems = error.errors(include_url=False)
+        raise ConfigError(f"{source}: {wording(problems[0], problems)}") from None
 
 
 def _interval(bounds: Mapping[str, float]) -> str:

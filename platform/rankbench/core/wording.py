@@ -45,19 +45,15 @@ WORDS = {
 ALTERNATIVES = ("str", "int", "float", "bool", "dict", "list", "tuple")
 
 
-def place(problem: Any) -> tuple[str | int, ...]:
+def _place(problem: Any) -> tuple[str | int, ...]:
     """The keys and positions that lead to the value, without the alternatives that were tried there."""
-    return tuple(part for part in problem["loc"] if not (isinstance(part, str) and _is_alternative(part)))
-
-
-def _is_alternative(part: str) -> bool:
-    return part in ALTERNATIVES or "[" in part
+    return tuple(part for part in problem["loc"] if not (isinstance(part, str) and (part in ALTERNATIVES or "[" in part)))
 
 
 def wording(problem: Any, problems: Sequence[Any]) -> str:
-    """What is wrong with the value of `problem`: one of its alternatives is expected, which the other problems name."""
-    alike = [each for each in problems if place(each) == place(problem) and each["type"] in WORDS]
-    said = dict.fromkeys(_said(each) for each in alike)
+    """The place of a value and what is wrong with it: one of its alternatives is expected, which the other problems name."""
+    place = _place(problem)
+    said = dict.fromkeys(_said(each) for each in problems if _place(each) == place and each["type"] in WORDS)
     if problem["type"] not in WORDS:
         text = problem["msg"].lower()
     elif all(each.startswith("expected ") for each in said):
@@ -65,7 +61,7 @@ def wording(problem: Any, problems: Sequence[Any]) -> str:
     else:
         text = _said(problem)
     value = problem["input"]
-    return f"{text}, got {'nothing' if value is None else shown(value)}"
+    return f"{'.'.join(map(str, place))}: {text}, got {'nothing' if value is None else shown(value)}"
 
 
 def _said(problem: Any) -> str:

@@ -12,19 +12,27 @@ from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
 from rankbench.schema.stored_sweep import StoredSweep, SweepFile, find_sweep, read_sweep
 from rankbench.schema.sweep_id import by_start, experiment_of
 
+SUFFIXES = (".yaml", ".yml")
+
 
 def experiment_file(experiment: Path, environment: Environment) -> Path:
     """Return the path of an experiment file: as given, or in experiments/ of the user, the working folder or the package.
 
     Raises ConfigError with the nearest name if there is none.
     """
-    if experiment.is_file():
-        return experiment
-    name = experiment.name if experiment.suffix in (".yaml", ".yml") else f"{experiment.name}.yaml"
-    known = {path.name: path for path in experiment_files(environment)}
-    if name in known and experiment.parent.name in ("", "experiments"):
-        return known[name]
-    raise ConfigError(f"{experiment}: no such experiment file{nearest(name, known)}")
+    path = experiment if experiment.is_file() else _in_catalogues(experiment, environment)
+    if path is None:
+        known = [each.name for each in experiment_files(environment)]
+        name = experiment.name if experiment.suffix in SUFFIXES else f"{experiment.name}.yaml"
+        raise ConfigError(f"{experiment}: no such experiment file{nearest(name, known)}")
+    return path
+
+
+def _in_catalogues(given: Path, environment: Environment) -> Path | None:
+    """The path of the file with a name, with or without its suffix; None if there is none."""
+    known = {path.stem: path for path in experiment_files(environment)}
+    stem = given.stem if given.suffix in SUFFIXES else given.name
+    return known.get(stem) if given.parent.name in ("", "experiments") else None
 
 
 def find(what: str | None, environment: Environment) -> StoredSweep:
@@ -32,36 +40,22 @@ def find(what: str | None, environment: Environment) -> StoredSweep:
 
     A sweep of an experiment whose name only starts with `what` is read if no experiment has this name.
     """
-    path = _experiment_file(what, environment) if what else None
-    if what is None or path is None or not what.endswith((".yaml", ".yml")):
+    if what is not None and what.endswith(SUFFIXES):
+        path = experiment_file(Path(what), environment)
+    else:
+        # Files are named with underscores and experiments with hyphens.
+        names = (what, what.replace("-", "_")) if what else ()
+        found = next(filter(None, (_in_catalogues(Path(name), environment) for name in names)), None)
         try:
-            return read_sweep(find_sweep(what, environment, whole=path is not None))
+            return read_sweep(find_sweep(what, environment, whole=found is not None))
         except ConfigError as error:
-            if path is None:
+            if found is None:
                 near = nearest(what or "", [each.stem for each in experiment_files(environment)])
                 raise ConfigError(f"{error}, nor an experiment file of that name{near}" if what else str(error)) from None
+            path = found
     spec = load_experiment(path, {})
     sweeps = sweeps_of(spec.name, environment)
     return read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
-
-
-def _experiment_file(what: str, environment: Environment) -> Path | None:
-    """Path of the experiment `what`: a file, or the name of a file or an experiment of the catalogues; None if there is none.
-
-    Raises ConfigError if `what` ends in .yaml and there is no such file.
-    """
-    given = Path(what)
-    is_file_name = given.suffix in (".yaml", ".yml")
-    if is_file_name and given.is_file():
-        return given
-    known = {path.stem: path for path in experiment_files(environment)}
-    stem = given.stem if is_file_name else given.name
-    if given.parent.name in ("", "experiments") and stem in known:
-        return known[stem]
-    if is_file_name:
-        raise ConfigError(f"{what}: no such experiment file{nearest(stem, known)}")
-    # Files are named with underscores and experiments with hyphens.
-    return known.get(what.replace("-", "_"))
 
 
 def experiment_files(environment: Environment) -> list[Path]:
