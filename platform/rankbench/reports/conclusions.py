@@ -15,7 +15,7 @@ from rankbench.judge.compare import Comparison
 from rankbench.judge.printing import MANY, in_words
 from rankbench.reports.rows import ReportRow
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
-from rankbench.schema.stored_sweep import ChosenFile
+from rankbench.schema.stored_sweep import ChosenRow
 
 
 @dataclass(frozen=True)
@@ -196,9 +196,9 @@ def _caveats(compared: Sequence[Conclusion], rows: Sequence[ReportRow]) -> list[
     return [f"{tests}; {who} run once, so differences between seeds{unsure} are not in the tests."]
 
 
-def untuned(experiment: ExperimentSpec, chosen: ChosenFile | None, rows: Sequence[ReportRow]) -> list[str]:
+def untuned(experiment: ExperimentSpec, chosen: Sequence[ChosenRow], rows: Sequence[ReportRow]) -> list[str]:
     """Return sentences on the models of which nothing was searched. Models without parameters have nothing to search."""
-    searched = {(row.dataset, row.arm): row.search for row in (chosen.rows if chosen else ())}
+    searched = {(row.dataset, row.arm): row.search for row in chosen}
     arms = {arm.label: arm for arm in experiment.arms}
     measured = [row for row in rows if row.cells and row.params and row.arm in arms]
     kinds: dict[str, list[str]] = {}
@@ -221,9 +221,8 @@ def _without_search(arm: ArmSpec, dataset: str, search: str | None, experiment: 
     return "settings as given, nothing searched" if given else "defaults, nothing searched"
 
 
-def at_the_end(chosen: ChosenFile | None) -> list[str]:
+def at_the_end(rows: Sequence[ChosenRow]) -> list[str]:
     """Return one line for each chosen value at the end of its range; the rows of several datasets share a line."""
-    rows = chosen.rows if chosen else ()
     several = len({row.dataset for row in rows}) > 1
     found: dict[str, list[str]] = {}
     for row in rows:

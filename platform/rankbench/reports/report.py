@@ -37,12 +37,9 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
     experiment, wanted, differences = about.experiment, compared.metrics, compared.comparisons
     arms = {arm.label: arm for arm in experiment.arms}
     deciding = deciding_metric(differences, experiment.search.choose.metric)
-    entries = {(row.dataset, row.arm): row.final for row in (chosen.rows if chosen else ())}
-    seeded = {row.arm: row.seeded for row in (chosen.rows if chosen else ())}
-    searches = {(row.dataset, row.arm): row.search for row in (chosen.rows if chosen else ())}
+    entries = {(row.dataset, row.arm): row for row in stored.rows}
     datasets = sorted({*about.dataset_names, *(dataset for dataset, _ in entries)})
-    not_available = about.not_available
-    finals = [record for record in records.values() if record.stage == "final" and record.finished]
+    not_available, finals = about.not_available, stored.finals
     rows, notes = list[ReportRow](), list(about.notes)
     runs: dict[str, list[str]] = {}
     for dataset in datasets:
@@ -50,15 +47,16 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
         is_open = "open" in (recall, experiment.published and experiment.published.recall)
         for arm, spec in arms.items():
             published = _beside(spec.published.get(dataset, {}), is_open)
-            own_records = [records[name] for name in entries.get((dataset, arm), ()) if name in records]
+            entry = entries.get((dataset, arm))
+            own_records = [records[name] for name in (entry.final if entry else ()) if name in records]
             finished = [record for record in own_records if record.finished]
             reasons = [record.error for record in own_records if not record.finished]
-            if (dataset, arm) in entries and not own_records:
+            if entry and not own_records:
                 reasons.append("no record")
             notes += [f"{arm} on {dataset}: the final run failed: {error}" for error in dict.fromkeys(reasons)]
             tried = [r for r in records.values() if r.stage == "search" and (r.dataset.name, r.arm) == (dataset, arm)]
             searched = sum(not record.failed for record in tried)
-            if not finished:
+            if not finished or not entry:
                 nothing_to_choose = chosen is not None and tried and not any(record.finished for record in tried)
                 why = "failed" if reasons or nothing_to_choose else "not run"
                 if why == "not run" and dataset in not_available:
@@ -67,8 +65,8 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
                 continue
             pooled = {each.metric: each for each in compared.models if (each.dataset, each.model) == (dataset, arm)}
             stated = {*spec.params, *chain(*spec.chosen.values())}
-            command = row_command(about, finished[0], records.get(searches[dataset, arm] or ""), wanted)
-            rows.append(row_of(finished, wanted, published, searched, pooled, stated, command, seeded.get(arm)))
+            command = row_command(about, finished[0], records.get(entry.search or ""), wanted)
+            rows.append(row_of(finished, wanted, published, searched, pooled, stated, command, entry.seeded))
             if len(finished) > 1:
                 seeds, splits = (", ".join(map(str, values)) for values in (rows[-1].seeds, rows[-1].split_seeds))
                 runs.setdefault(f"{len(finished)} runs, seed {seeds}, split seed {splits}", []).append(f"{arm} on {dataset}")
@@ -87,9 +85,9 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
     notes += deviations
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
     notes += _stopped(records)
-    ends = at_the_end(chosen)
+    ends = at_the_end(stored.rows)
     notes += ends[MANY:]
-    tuning = [*untuned(experiment, chosen, rows), *ends_sentence(ends, experiment.search.extend)]
+    tuning = [*untuned(experiment, stored.rows, rows), *ends_sentence(ends, experiment.search.extend)]
     order = {arm: position for position, arm in enumerate(arms)}
     followed = [name for name in wanted if any(name in point for record in finals for point in record.curve)]
     table = Table(
@@ -116,7 +114,7 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
 
 def links_of(stored: StoredSweep, environment: Environment) -> RunLinks:
     """Return the pages of the final runs in MLflow, as far as the tracking store has them."""
-    runs = [name for row in (stored.chosen.rows if stored.chosen else ()) for name in row.final]
+    runs = [name for row in stored.rows for name in row.final]
     return run_links(tracking_uri(environment), environment.results / "mlartifacts", stored.about.id, runs)
 
 

@@ -53,9 +53,8 @@ LOCAL = "The links to MLflow open while `{needs}` runs."
 
 def sweep_page(stored: StoredSweep, table: Table, figures: Sequence[Figure]) -> Page:
     """Return the report as text, tables and figures, to be rendered as Markdown or HTML."""
-    about, records = stored.about, stored.records
+    about, records, finals = stored.about, stored.records, stored.finals
     experiment = about.experiment
-    finals = [record for record in records.values() if record.stage == "final" and record.finished]
     lead = [experiment.question] if experiment.question else []
     if published := experiment.published:
         unknown = "it does not say which recall it means"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from rankbench.core.environment import Environment
@@ -77,9 +79,6 @@ def simulate(
     """Run the study of a table on one dataset, in this process, and add it to the evidence. `on_step` is called from time to
     time, and may end it by an exception.
     """
-    import time
-    from datetime import UTC, datetime
-
     from rankbench.studies.spec import registered
 
     study, given, revision = registered().get(simulation.study), simulation.params(dataset), code_revision()

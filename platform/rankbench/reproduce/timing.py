@@ -68,12 +68,9 @@ def time_alone(
     alone = spec.model_copy(update={"final": final, "dtype": fit.dtype, "resources": resources})
     size = Size.of(prepare(fit.card, environment))
     (unit,) = units(fit.card, size, [fit.config], alone, metrics, "final", cpus)
-    finished: list[RunRecord] = []
-
-    def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
-        finished.extend(record for record in records if record.finished)
-
-    run(unit, alone, done)
+    fitted: list[RunRecord] = []
+    run(unit, alone, lambda unit, records, cached: fitted.extend(records))
+    finished = [record for record in fitted if record.finished]
     for record in finished:
         evidence.add(_with_seconds_of(stored_fit(record, fit.config, fit.card_key, idle=True), known))
     return finished[0] if finished else None

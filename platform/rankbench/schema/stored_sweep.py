@@ -139,6 +139,16 @@ class StoredSweep:
     records: dict[str, RunRecord]
     compared: ComparisonsFile | None
 
+    @property
+    def rows(self) -> tuple[ChosenRow, ...]:
+        """The chosen settings; none until it has finished."""
+        return self.chosen.rows if self.chosen else ()
+
+    @property
+    def finals(self) -> list[RunRecord]:
+        """The finished runs of the final stage."""
+        return [record for record in self.records.values() if record.stage == "final" and record.finished]
+
 
 def read_file(path: Path, schema: type[F]) -> F:
     """Return the content of a file as a `schema`. Raises DataError naming the file and the wrong field."""
