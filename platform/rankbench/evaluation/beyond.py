@@ -75,15 +75,11 @@ class Population:
 
 @dataclass(frozen=True)
 class Lists:
-    """Lists of `k` items at most: `items` (m, k) int32, -1 after the end of a list; `hits` (m, k) bool."""
+    """Lists of k items at most: `items` (m, k) int32, -1 after the end of a list; `hits` (m, k) bool."""
 
     items: np.ndarray
     hits: np.ndarray
     about: Population
-
-    @property
-    def k(self) -> int:
-        return self.hits.shape[1]
 
     @cached_property
     def listed(self) -> np.ndarray:

@@ -43,10 +43,9 @@ def misshapen(form: type, shapes: Mapping[str, tuple[int, ...]], n_users: int, n
     """Return the name of the first array of a form whose shape does not fit; empty if all do."""
     sizes = {"i": n_items, "u": n_users, "n": n_items + 1, "5": 5}
     for name, letters in _SHAPES.get(form, {}).items():
-        if name in shapes:  # a matrix in tiles is in no array
-            expected = tuple(sizes.setdefault(letter, size) for letter, size in zip(letters, shapes[name], strict=False))
-            if shapes[name] != expected or len(letters) != len(expected):
-                return name
+        expected = tuple(sizes.setdefault(letter, size) for letter, size in zip(letters, shapes[name], strict=False))
+        if shapes[name] != expected or len(letters) != len(expected):
+            return name
     return ""
 
 

@@ -1,7 +1,5 @@
 """Every ALS model against its printed loss over dense matrices: coefficients, half steps, whole fits, redundancies."""
 
-import dataclasses
-
 import dense
 import numpy as np
 import pytest
@@ -166,19 +164,6 @@ def test_exact_rgx_is_rg2():
         assert np.array_equal(one.V, other.V) and np.array_equal(one.U, other.U)
     settings = [configure(method, {"lam": lam}) for method in ("rg2", "rgx")]
     assert settings[0].identity == settings[1].identity
-
-
-def test_debiased_ials_with_one_c_is_ials_at_another_alpha():
-    R, rng = matrix(), np.random.default_rng(5)
-    alpha0, a, lam = 0.3, 0.8, 0.04
-    c = 1 + a
-    debiased = loss_of(R, "debiased-ials", {"alpha0": alpha0, "a": a, "lam": lam})
-    plain = loss_of(R, "ials", {"alpha0": alpha0 / (c * (1 - alpha0)), "lam": lam})
-    share = c * (1 - alpha0)
-    kept = dataclasses.replace(plain, reg_users=debiased.reg_users / share, reg_items=debiased.reg_items / share)
-    Q = rng.normal(size=(R.shape[1], 4))
-    one, other = (half_steps(R, each, 4)[0].solve(Q) for each in (debiased, kept))
-    assert_allclose(one, other / (1 - alpha0), rtol=1e-9, atol=1e-12)
 
 
 @EVERY_CASE

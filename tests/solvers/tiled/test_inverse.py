@@ -99,23 +99,6 @@ def test_a_system_that_is_not_positive_definite_is_refused_by_its_row(tmp_path, 
     assert not list(tmp_path.iterdir())
 
 
-def test_who_comes_second_leaves_the_tiles_of_the_first_alone(tmp_path, monkeypatch):
-    """Before the first panel is finished, and after each."""
-    X, replace, refused = some_data(20, 12), TileFile.replace, []
-
-    def come_second(*_):
-        for memory, resume in ((PLENTY, False), (PLENTY, True), (1, False)):
-            with pytest.raises(StorageError, match=r"another process writes tiles there|MB of memory") as error:
-                tiled_inverse(X, SHIFT, tmp_path, memory, np.float64, tile=5, resume=resume)
-            refused.append(str(error.value))
-        assert (tmp_path / TILES).exists() and (tmp_path / LOCK).exists()
-
-    monkeypatch.setattr(TileFile, "replace", lambda store, tiles: come_second() or replace(store, tiles))
-    C = tiled_inverse(X, SHIFT, tmp_path, PLENTY, np.float64, tile=5, progress=come_second)
-    assert_allclose(C.columns(0, 12), expected_inverse(X), rtol=1e-10, atol=1e-12)
-    assert sum("another process" in each for each in refused) >= 2 * 9
-
-
 @given(n=st.integers(1, 200_000), memory=st.integers(0, 64 * 10**9))
 def test_the_largest_tiles_that_fit_are_chosen(n, memory):
     try:
