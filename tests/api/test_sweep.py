@@ -59,7 +59,7 @@ print(rb.sweep(datasets=frame, methods=["popul*", "ease", beside.NAME], metric="
 BESIDE = """
 from dataclasses import dataclass
 from rankbench.fitting.method import direct
-from rankbench.solvers.baselines.popularity import popularity
+from rankbench.solvers.baselines import popularity
 
 NAME = "beside-the-script"
 

@@ -38,7 +38,7 @@ from rankbench.core.params import Choice, Params, param
 from rankbench.core.errors import ConfigError
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import FactorRecommender
-from rankbench.solvers.baselines.popularity import popularity
+from rankbench.solvers.baselines import popularity
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Non-personalised baselines: popularity and random."""
