@@ -90,3 +90,4 @@ def test_equal_users_have_no_spread_and_metrics_of_whole_lists_no_interval():
     assert found["nobody"] == Interval(0.0, 0.0, 0.0)
     assert found["x"].mean == pytest.approx(x.mean()) and found["x"].low < found["x"].mean < found["x"].high
     assert_array_equal(percentile_bounds(bootstrap_means(np.array([[0.3, 0.7]]), 0, 10)), [[0.3, 0.7]] * 2)
+    assert percentile_bounds(bootstrap_means(np.eye(4), 0, 1000))[1].min() > 0.5  # each user is drawn, the last one, too
