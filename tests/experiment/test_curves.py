@@ -12,7 +12,6 @@ from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run as run_job
 from rankbench.experiment.run import run_stepwise
 from rankbench.fitting.checkpoints import Checkpoints
-from rankbench.reports.figures import convergence_figure
 
 
 @pytest.fixture
@@ -58,14 +57,6 @@ def test_the_tolerance_ends_a_fit_early(card, environment):
     losses = [row["loss"] for row in found.record.curve]
     assert 2 < len(losses) < 200
     assert losses[-2] - losses[-1] < 1e-3 * abs(losses[-1])
-
-
-def test_the_figure_of_convergence_has_the_curve_of_each_fit_that_has_one(card, environment):
-    followed, alone = (outcome(card, environment, curve=curve).record for curve in (1, 0))
-    assert convergence_figure([alone], "ndcg@20", {}) is None
-    for panel, axis in zip(convergence_figure([alone, followed], "ndcg@20", {}).panels, ("iteration", "seconds"), strict=True):
-        (marks,) = panel.marks
-        assert (marks.x, marks.y) == ([row[axis] for row in followed.curve], [row["ndcg@20"] for row in followed.curve])
 
 
 def test_a_fit_that_goes_on_from_a_checkpoint_tells_of_its_earlier_evaluations_too(card, environment, tmp_path):

@@ -3,7 +3,7 @@
 """
 
 from torch import Tensor
-from torch.nn.functional import logsigmoid, normalize, softplus
+from torch.nn.functional import logsigmoid, softplus
 
 from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS, SOFTPLUS_OF_SIGMOID
 
@@ -11,16 +11,6 @@ from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID, SIGMOID_POWER, SOF
 def gather_dot(rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
     """rows[b] · table[ids[b, k]], (B, n), for rows (B, d), table (N, d) and ids (B, n)."""
     return (rows[:, None] * table[ids]).sum(dim=2)
-
-
-def ragged_dot(rows: Tensor, table: Tensor, row: Tensor, ids: Tensor) -> Tensor:
-    """rows[row[t]] · table[ids[t]], (T,), without gradients."""
-    return (rows[row] * table[ids]).sum(dim=1).detach()
-
-
-def unit_rows(table: Tensor) -> Tensor:
-    """The rows of `table` divided by their lengths, (n, d)."""
-    return normalize(table, dim=1)
 
 
 def catalogue_sum(

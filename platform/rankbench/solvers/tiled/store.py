@@ -138,7 +138,8 @@ class TileFile(Slots):
             problem, slots, finished = state["problem"], state["slots"], int(state["finished"])
             grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
             known = grid.dtype in (np.float32, np.float64) and len(slots) == grid.n_tiles
-            most = max(slots_of(grid), _size(folder / TILES) // grid.tile_bytes)
+            size = (folder / TILES).stat().st_size if (folder / TILES).exists() else 0
+            most = max(slots_of(grid), size // grid.tile_bytes)
             if not known or any(type(slot) is not int or not EMPTY <= slot < most for slot in slots):
                 raise ValueError
         except FileNotFoundError:
@@ -240,13 +241,6 @@ def _discard(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def _lock(folder: Path) -> IO:
