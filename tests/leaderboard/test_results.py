@@ -56,13 +56,6 @@ def test_what_decides_a_result_is_part_of_its_key(tmp_path, change):
         assert [again.users_of(each, each.metric)[1].tolist() for each in (one, other)] == [[1.0], [2.0]]
 
 
-def test_values_of_users_that_were_stored_by_budget_alone_are_read(tmp_path):
-    results = Leaderboard(tmp_path)
-    results.add(result(), pa.table({"user": ["a"], "ndcg@20": np.array([0.5], np.float32)}))
-    results.path_of_users(result()).rename(tmp_path / "users" / "lastfm" / "ease-30s-per-M.parquet")
-    assert results.users_of(result(), "ndcg@20")[1].tolist() == [0.5]
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -37,7 +37,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["my_table.yaml", "experiments/my_table.yaml", "my_table", "my-table"])
+@pytest.mark.parametrize("name", ["experiments/my_table.yaml", "my-table"])
 def test_an_experiment_that_was_never_run_shows_what_is_published(home, capsys, name):
     assert _main(["report", name, "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
@@ -47,8 +47,8 @@ def test_an_experiment_that_was_never_run_shows_what_is_published(home, capsys, 
     assert not (home / "data").exists()
 
 
-@pytest.mark.parametrize("format", ["table", "md", "html", "latex", "csv"])
-def test_it_is_shown_in_every_format(home, capsys, format):
+@pytest.mark.parametrize("format", ["html", "latex"])
+def test_it_is_shown_in_another_format(home, capsys, format):
     assert _main(["report", "my_table.yaml", "--format", format]) == 0
     text = capsys.readouterr().out
     assert "not run" in text and "0.1765" in text and "Graph net" in text

@@ -3,7 +3,6 @@
 import pytest
 
 from rankbench.reports.budget import budget_columns, duration, seconds_between, spent
-from rankbench.reports.report import write_report
 from rankbench.reports.targets import SHARES, final_value, target_columns, time_to_target
 
 
@@ -91,12 +90,3 @@ def test_of_several_runs_the_median_counts_and_each_split_has_its_own_target(mak
     assert time_to_target(runs((0.4,), (0.1,), (0.1,)), "ndcg@20")[0].seconds == (None, None, None)
     (both,) = time_to_target([seeds[0], *runs((0.05, 0.1), data={"split_seed": 1})], "ndcg@20")
     assert both.seconds == (1.5, 1.5, 1.5) and both.targets[0] == pytest.approx(0.95 * 0.25)
-
-
-def test_the_report_has_a_table_of_it_where_there_are_curves(make_run, make_sweep, tmp_path):
-    runs = [make_run("final", arm, 0.4, curve=curve(0.3, 0.4)) for arm in "AB"]
-    text = write_report(tmp_path, make_sweep(runs, {"A": {}, "B": {}}))[0].read_text()
-    section = text.split("## Time to target")[1].split("\n## ")[0]
-    assert "95 % (0.3800), s" in section and "| A " in section
-    text = write_report(tmp_path, make_sweep([make_run("final", "A", 0.4)], {"A": {}}))[0].read_text()
-    assert "Time to target" not in text

@@ -135,24 +135,17 @@ class Leaderboard(Ledger):
         """The values of the users of an entry, None if they are not on this machine. An entry may come from elsewhere,
         in place of one that was measured here.
         """
-        for path in (self.path_of_users(result), self._former_path_of_users(result)):
-            if not path.is_file():
-                continue
-            schema = pq.read_schema(path)
-            if (schema.metadata or {}).get(_MEASURED) == result.started_at.encode():
-                needed = {"user", metric, weight_column(metric)}
-                columns = [name for name in schema.names if name in needed]
-                return values_of(pq.read_table(path, columns=columns), metric)
-        return None
+        path = self.path_of_users(result)
+        schema = pq.read_schema(path) if path.is_file() else None
+        if schema is None or (schema.metadata or {}).get(_MEASURED) != result.started_at.encode():
+            return None
+        needed = {"user", metric, weight_column(metric)}
+        return values_of(pq.read_table(path, columns=[name for name in schema.names if name in needed]), metric)
 
     def path_of_users(self, result: Result) -> Path:
         digest = hashlib.sha256(json.dumps(result.key).encode()).hexdigest()[:10]
-        former = self._former_path_of_users(result)
-        return former.with_name(f"{former.stem}-{digest}.parquet")
-
-    def _former_path_of_users(self, result: Result) -> Path:
-        """Where the values are that were stored when an entry was known by entrant and budget alone."""
-        return self.folder / "users" / result.dataset / f"{result.entrant}-{result.allowed.replace('/', '-per-')}.parquet"
+        name = f"{result.entrant}-{result.allowed.replace('/', '-per-')}-{digest}.parquet"
+        return self.folder / "users" / result.dataset / name
 
 
 def _rounded(value: Any) -> Any:
