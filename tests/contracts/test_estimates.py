@@ -24,16 +24,11 @@ def test_the_estimates_name_no_method_loss_or_encoder():
 
 
 @pytest.mark.parametrize("name", registered().names())
-def test_every_method_is_estimated_with_and_without_early_stopping(name):
+def test_every_method_is_estimated_with_and_without_early_stopping_and_at_the_pace_of_its_loss(name):
     solver, size = registered().get(name), estimate.Size(1000, 500, 20_000, 1e6, 900)
     for values in ({}, {"patience": 2}) if any(field.name == "patience" for field in solver.fields()) else ({},):
         job = Job(load_card("synthetic", Environment.from_env()), (configure(name, values),), metrics=metric_set())
         assert 0 < estimate.seconds(job, size, 1) < 1e4 and 1e8 < estimate.memory(job, size) < 1e11
-
-
-@pytest.mark.parametrize("name", registered().names())
-def test_the_pace_of_a_method_is_positive_and_that_of_its_loss(name):
-    solver = registered().get(name)
     assert 0 < solver.pace < 100
     if isinstance(solver, Trained):
         assert (solver.pace, solver.loss) == (losses().get(name).pace, losses().get(name))

@@ -50,33 +50,30 @@ def test_closed_forms_are_fitted_saved_and_compared_without_extras(run):
     assert ease.returncode == 0 and "ndcg" in ease.stdout
     # The record waits for MLflow, in case it is installed later.
     assert ease.stderr.count("\n") == 1 and "1 of 1 messages wait" in ease.stderr and "rankbench[tracking]" in ease.stderr
-    assert run("run", "synthetic", "popularity", "--no-track").stderr == ""
-    runs = [
-        line.split()[-1]
-        for line in (
-            ease.stdout.splitlines()[-1],
-            run("run", "synthetic", "popularity", "--no-track", "--fresh").stdout.splitlines()[-1],
-        )
-    ]
+    popularity = run("run", "synthetic", "popularity", "--no-track")
+    assert popularity.stderr == ""
+    runs = (done.stdout.splitlines()[-1].split()[-1] for done in (ease, popularity))
     compared = run("compare", *(Path(folder).name for folder in runs))
     assert compared.returncode == 0, compared.stderr
+
+
+TORCH = "torch, which is not installed: pip install 'rankbench[train]'"
+RAY = "ray and optuna, which are not installed: pip install 'rankbench[sweep]'"
+MLFLOW = "mlflow, which is not installed: pip install 'rankbench[tracking]'"
 
 
 @pytest.mark.parametrize(
     ("words", "needed"),
     [
-        ("run synthetic bpr", "torch, which is not installed: pip install 'rankbench[train]'"),
-        ("fit synthetic bpr", "torch, which is not installed: pip install 'rankbench[train]'"),
-        ("methods bpr", "torch, which is not installed: pip install 'rankbench[train]'"),
-        ("study", "torch, which is not installed: pip install 'rankbench[train]'"),
-        ("run synthetic ease --device cuda", "torch, which is not installed: pip install 'rankbench[train]'"),
-        ("sweep linear_movielens_1m", "ray and optuna, which are not installed: pip install 'rankbench[sweep]'"),
-        (
-            "run synthetic ials --address 127.0.0.1:6379",
-            "ray and optuna, which are not installed: pip install 'rankbench[sweep]'",
-        ),
-        ("ui", "mlflow, which is not installed: pip install 'rankbench[tracking]'"),
-        ("tracking status", "mlflow, which is not installed: pip install 'rankbench[tracking]'"),
+        ("run synthetic bpr", TORCH),
+        ("fit synthetic bpr", TORCH),
+        ("methods bpr", TORCH),
+        ("study", TORCH),
+        ("run synthetic ease --device cuda", TORCH),
+        ("sweep linear_movielens_1m", RAY),
+        ("run synthetic ials --address 127.0.0.1:6379", RAY),
+        ("ui", MLFLOW),
+        ("tracking status", MLFLOW),
     ],
 )
 def test_what_needs_an_extra_names_it_in_one_line(run, words, needed):

@@ -73,15 +73,8 @@ def test_the_base_install_reads_and_fits_closed_forms_in_another_folder(wheel, t
     done = venv.run("rankbench", "run", "synthetic", "ease", "lam=100")
     assert "ndcg" in done.stdout and (venv.work / "results" / "runs").is_dir()
     assert venv.run("python", "-c", "import rankbench.api as rb; print(len(rb.methods()) > 10)").stdout == "True\n"
-    for words, extra in (
-        ("run synthetic bpr", "train"),
-        ("sweep demo", "sweep"),
-        ("sweep linear_movielens_1m", "sweep"),
-        ("ui", "tracking"),
-    ):
-        done = venv.run("rankbench", *words.split(), check=False)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1
-        assert done.stderr.endswith(f"pip install 'rankbench[{extra}]'\n")
+    done = venv.run("rankbench", "run", "synthetic", "bpr", check=False)
+    assert done.returncode == 2 and done.stderr.endswith("pip install 'rankbench[train]'\n") and done.stderr.count("\n") == 1
 
 
 @pytest.fixture(scope="module")
