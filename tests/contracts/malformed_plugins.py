@@ -10,91 +10,68 @@ import random
 import yaml
 from malformed import CARD, EXPERIMENT, TOY, Case
 
-LOSS = """
-import sys, numpy as np, torch
+# Every plugin begins so, and ends with what happens before something is returned in place of `good`.
+START = """
+import sys, numpy as np, torch, pyarrow as pa
 from dataclasses import dataclass
 from rankbench.core.params import Params, Range, param
-from rankbench.losses.spec import loss
 
 @dataclass(frozen=True)
 class Mine(Params):
     margin: float = param(1.0, "margin", Range(0.1, 2), gt=0)
+"""
+LOSS = """
+from rankbench.losses.spec import loss
 
 @loss("given", Mine, similarity="dot", title="Mine", source="here")
 def given(s, p):
     good = (p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)
-    {before}
-    return {value}
 """
 METRIC = """
-import sys, numpy as np, torch
 from rankbench.evaluation.metrics import metric
 
 @metric
 def given(hits, n_targets):
     "hits / k"
     good = hits.mean(axis=1)
-    {before}
-    return {value}
 """
 PROTOCOL = """
-import sys, numpy as np, torch
 from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, protocol
 
 @protocol("given", SplitSpec)
 def given(data, spec):
     good = np.array([TRAIN, TRAIN, TRAIN, VALID, TEST])[np.arange(len(data.user)) % 5]
-    {before}
-    return {value}
 """
 READER = """
-import sys, numpy as np, torch, pyarrow as pa
 from rankbench.data.readers import reads
 
 @reads("given", example=b"1-2")
 def given(raw):
     pairs = [(u, i) for u in range(12) for i in range(14) if (u * i) % 3 != 1]
-    good = pa.table({{"user": [u for u, _ in pairs], "item": [i for _, i in pairs]}})
-    {before}
-    return {value}
+    good = pa.table({"user": [u for u, _ in pairs], "item": [i for _, i in pairs]})
 """
 ENCODER = """
-import sys, numpy as np, torch
-from dataclasses import dataclass
-from rankbench.core.params import Params
 from rankbench.models.spec import EmbeddingModel, model
-
-@dataclass(frozen=True)
-class Mine(Params):
-    pass
 
 class Module(EmbeddingModel):
     def forward(self):
-        good = self.users, self.items
-        {before}
-        return {value}
+        return vectors(self)
 
 @model("given", Mine, title="Mine", source="here")
 def given(X, p, users, items, generator):
     return Module(users, items)
+
+def vectors(self):
+    good = self.users, self.items
 """
 SOLVER = """
-import sys, numpy as np, torch
-from dataclasses import dataclass
-from rankbench.core.params import Params
 from rankbench.fitting.method import direct
 from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender, LowRankRecommender
-
-@dataclass(frozen=True)
-class Mine(Params):
-    pass
 
 @direct("given", Mine, title="Mine", source="here")
 def given(X, p, seed):
     V = np.ones((X.shape[1], 2), dtype=np.float32)
     good = LowRankRecommender(V, V, np.zeros(len(V), dtype=np.float32))
-    {before}
-    return {value}
 """
 ANYTHING = [
     "None", "1", "1.5", "True", "1j", "float('nan')", "'text'", "b'bytes'", "[]", "{}", "()", "object()", "lambda: 1", "[None]",
@@ -158,7 +135,8 @@ WORDS = [
 
 
 def _written(kind: str, before: str = "pass", value: str = "good", name: str = "given") -> bytes:
-    text = KINDS[kind][0].format(before=before, value="[good]" if (kind, value) == ("reader", "good") else value)
+    returned = "[good]" if (kind, value) == ("reader", "good") else value
+    text = f"{START}{KINDS[kind][0]}    {before}\n    return {returned}\n"
     return text.replace('"given"', ascii(name)).encode()
 
 

@@ -47,19 +47,16 @@ def atomic_folder(target: Path, replace: bool = False, fence: Fence | None = Non
     that is superseded; its error is raised. Scratch folders that killed processes left in the same folder more than an hour ago
     are removed. Raises StorageError if the disk is full.
     """
-    make_folder(target.parent)
-    _sweep_abandoned(target.parent)
     scratch = target.parent / f"{SCRATCH}{target.name}-{_owner(fence)}{secrets.token_hex(4)}"
     lock = None
     try:
-        with disk_errors_are_clear(target):
+        with _making(target, fence):
             scratch.mkdir()
             lock = _lock(scratch)
             yield scratch
             for path in scratch.rglob("*"):
                 if path.is_file():
-                    with path.open("rb") as file:
-                        os.fsync(file.fileno())
+                    _sync(path)
             if fence:
                 fence.require_newest()
             try:
@@ -69,16 +66,26 @@ def atomic_folder(target: Path, replace: bool = False, fence: Fence | None = Non
                     raise
                 if replace:
                     _exchange(scratch, target)
-            _sync(target.parent)
-    except FileNotFoundError:
-        if fence:
-            fence.require_newest()  # a newer attempt has removed the scratch folder
-        raise
     finally:
         # After an exchange, this is the old folder.
         shutil.rmtree(scratch, ignore_errors=True)
         if lock is not None:
             os.close(lock)
+
+
+@contextmanager
+def _making(target: Path, fence: Fence | None) -> Iterator[None]:
+    """Around the making of `target` beside it and the rename: what goes wrong is said, and a rename is written to disk."""
+    make_folder(target.parent)
+    _sweep_abandoned(target.parent)
+    try:
+        with disk_errors_are_clear(target):
+            yield
+            _sync(target.parent)  # without this, a power failure may undo the rename
+    except FileNotFoundError:
+        if fence:
+            fence.require_newest()  # a newer attempt has removed the scratch
+        raise
 
 
 def _exchange(first: Path, second: Path) -> None:
@@ -183,25 +190,17 @@ def atomic_file(target: Path, fence: Fence | None = None) -> Iterator[Path]:
 
     With a `fence` nothing is moved once that is superseded; its error is raised.
     """
-    make_folder(target.parent)
-    _sweep_abandoned(target.parent)
     # The suffix is kept, because some writers choose their format by it.
     scratch = target.parent / f"{SCRATCH}{_owner(fence)}{secrets.token_hex(4)}-{target.name}"
     try:
-        with disk_errors_are_clear(target):
+        with _making(target, fence):
             yield scratch
-            with scratch.open("rb") as file:
-                os.fsync(file.fileno())
+            _sync(scratch)
             if fence:
                 fence.require_newest()
             with suppress(FileNotFoundError):  # who may read the old file may read the new one, and nobody else
                 scratch.chmod(stat.S_IMODE(target.stat().st_mode))
             scratch.replace(target)
-            _sync(target.parent)
-    except FileNotFoundError:
-        if fence:
-            fence.require_newest()  # a newer attempt has removed the scratch file
-        raise
     finally:
         scratch.unlink(missing_ok=True)
 
@@ -218,9 +217,9 @@ def scratch_number(scratch: Path, target: Path) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
-def _sync(folder: Path) -> None:
-    """Write the names in `folder` to disk: without this, a power failure may undo a rename."""
-    handle = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Write a file, or the names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
