@@ -83,20 +83,14 @@ def make_base(base: Path) -> None:
     for method in ("ease", "popularity"):
         words = ["run", "toy.yaml", method, *small[method], "--cutoffs", "5,10", "--metrics", "recall,ndcg", "--no-track"]
         assert _main(words) == 0
-    records = {}
-    for path in (base / "results" / "runs").glob("*/record.json"):
-        content = json.loads(path.read_text())
-        folder = path.parent.with_name(content["id"])
-        records[content["method"]] = folder.name
     root = base / "results" / "sweeps" / "toy-losses-00000000-20261122-000000-000000"
+    shutil.copytree(base / "results" / "runs", root / "records")
     rows = []
-    for method, name in records.items():
-        shutil.copytree(base / "results" / "runs" / name, root / "records" / name)
-        path = root / "records" / name / "record.json"
-        content = json.loads(path.read_text()) | {"stage": "final", "arm": method}
-        path.write_text(json.dumps(content))
-        rows.append({"dataset": "toy", "arm": method, "search": None, "final": [name]})
-    arms = [{"method": method, "params": {}} for method in records]
+    for path in (root / "records").glob("*/record.json"):
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps(content | {"stage": "final", "arm": content["method"]}))
+        rows.append({"dataset": "toy", "arm": content["method"], "search": None, "final": [content["id"]]})
+    arms = [{"method": row["arm"], "params": {}} for row in rows]
     spec = ExperimentSpec.model_validate(EXPERIMENT | {"datasets": ["./toy.yaml"], "arms": arms}).model_dump(mode="json")
     about = {"id": root.name, "experiment": spec, "cards": [], "changes": [], "notes": ["a note"], "settings": 2, "fits": 2}
     about["started_at"] = "2026-11-22T00:00:00+00:00"

@@ -8,9 +8,10 @@ from rankbench.core.errors import ConfigError
 from rankbench.reports.report import sweep_table
 from rankbench.schema.datasets import card_of
 from rankbench.schema.experiment import load_experiment
-from rankbench.schema.stored_sweep import ComparisonsFile, SweepFile
+from rankbench.schema.stored_sweep import ComparisonsFile, StoredSweep, SweepFile
 from rankbench.sweeps.plan import plan
 
+COMPARED = ComparisonsFile(metrics=("ndcg@5",), comparisons=(), models=())
 EXPERIMENT = """
 name: shops
 datasets: [{name: ./my-shop.yaml, split: {seed: 7}}]
@@ -71,7 +72,7 @@ def test_the_maps_of_an_arm_and_the_table_go_by_the_name_of_the_card(file, envir
     (given,) = plan(spec, environment, 2, "x.yaml", use_chosen=True).given["my-shop"]
     assert given.flat["lam"] == 10
     about = SweepFile(id="s", experiment=spec, fits=0, started_at="")
-    rows = sweep_table(about, None, {}, ComparisonsFile(metrics=("ndcg@5",), comparisons=(), models=())).rows
+    rows = sweep_table(StoredSweep(file.parent, about, None, {}, COMPARED)).rows
     assert [(row.dataset, row.published) for row in rows] == [("my-shop", {"ndcg@5": 0.5})]
 
 
@@ -80,7 +81,7 @@ def test_a_sweep_that_was_stored_with_a_path_has_no_rows_by_that_path(file):
     stored = load_experiment(file, {}).model_dump(mode="json") | {"datasets": ["./my-shop.yaml"]}
     about = {"id": "s", "experiment": stored, "cards": [{"name": "my-shop"}], "fits": 0, "started_at": ""}
     about = SweepFile.model_validate(about)
-    rows = sweep_table(about, None, {}, ComparisonsFile(metrics=("ndcg@5",), comparisons=(), models=())).rows
+    rows = sweep_table(StoredSweep(file.parent, about, None, {}, COMPARED)).rows
     assert [row.dataset for row in rows] == ["my-shop"]
 
 
