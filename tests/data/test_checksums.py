@@ -24,13 +24,13 @@ LONG_AGO = 1_600_000_000
 @pytest.fixture
 def reads(monkeypatch):
     """The names of the files that were read for their checksums."""
-    names, hash_file = [], room._hash
+    names, hash_file = [], room.hashed
 
     def counted(path, kinds):
         names.append(path.name)
         return hash_file(path, kinds)
 
-    monkeypatch.setattr(room, "_hash", counted)
+    monkeypatch.setattr(room, "hashed", counted)
     return names
 
 

@@ -70,7 +70,7 @@ def dataset(
             try:
                 return prepare_card(card, environment)
             except (ConfigError, DataError) as error:
-                raise refused(error, card) from None
+                raise refused(error, card, columns) from None
         # Files have many usual names of columns, which are looked for unless they are given.
         given = {"user": user if user != "user" else None, "item": item if item != "item" else None}
         return prepare_card(

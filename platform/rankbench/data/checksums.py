@@ -35,7 +35,7 @@ def checksums(path: Path, kinds: Iterable[str], cache: Path, recompute: bool = F
     if stored.get("state") == state and all(isinstance(stored.get(kind), str) for kind in kinds):
         return {kind: stored[kind] for kind in kinds}
     start = time.time_ns()
-    computed = _hash(path, kinds)
+    computed = hashed(path, kinds)
     # A write while the file was read, in the same clock tick as the write before, would not change the state.
     if _state(path) == state and start - path.stat().st_mtime_ns > SETTLED:
         _store(cache, key, {"state": state, **computed})
@@ -47,7 +47,8 @@ def _state(path: Path) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 
-def _hash(path: Path, kinds: tuple[str, ...]) -> dict[str, str]:
+def hashed(path: Path, kinds: Iterable[str]) -> dict[str, str]:
+    """The checksums of a file by kind."""
     hashes = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):

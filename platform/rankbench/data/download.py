@@ -6,7 +6,6 @@ name for this version of the file, so that a later attempt resumes only the same
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 import json
 import os
@@ -26,6 +25,7 @@ from urllib3.exceptions import HTTPError
 from rankbench.core.errors import DataError, DownloadError, StorageError, printable
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
 from rankbench.data.cards import without_query
+from rankbench.data.checksums import hashed
 
 TRIES = 5
 LONGEST_WAIT = 60  # seconds between two attempts, whatever the server asks for
@@ -275,12 +275,9 @@ def _write(response: requests.Response, part: Path, start: int, total: int | Non
 
 
 def _verify(url: str, part: Path, sha256: str | None, md5: str | None) -> None:
-    for kind, expected in (("sha256", sha256), ("md5", md5)):
-        if expected is None:
-            continue
-        with part.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda kind=kind: hashlib.new(kind, usedforsecurity=False)).hexdigest()
-        if digest != expected:
+    wanted = {kind: checksum for kind, checksum in (("sha256", sha256), ("md5", md5)) if checksum is not None}
+    for kind, digest in hashed(part, wanted).items() if wanted else ():
+        if digest != (expected := wanted[kind]):
             part.unlink()
             _version_file(part).unlink(missing_ok=True)
             raise DataError(

@@ -37,15 +37,8 @@ class Interactions:
 
     def keep(self, rows: np.ndarray) -> Interactions:
         """The interactions at `rows` (a mask or positions); ids that no longer occur stay in the vocabularies."""
-        return replace(
-            self,
-            user=self.user[rows],
-            item=self.item[rows],
-            part=self.part[rows],
-            value=None if self.value is None else self.value[rows],
-            time=None if self.time is None else self.time[rows],
-            span=None if self.span is None else self.span[rows],
-        )
+        columns = {name: getattr(self, name) for name in ("user", "item", "part", "value", "time", "span")}
+        return replace(self, **{name: column[rows] for name, column in columns.items() if column is not None})
 
     def compact(self) -> Interactions:
         """The same interactions with vocabularies reduced to the ids that occur, in the same order."""

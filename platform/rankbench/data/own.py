@@ -12,7 +12,6 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from rankbench.core.files import atomic_folder, write_text
 from rankbench.core.names import checked_name
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Card, read_card
-from rankbench.data.columns import ADVICE, UNREADABLE, decoded, interactions, require_type
+from rankbench.data.columns import ADVICE
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import protocols
 from rankbench.data.recognise import ONCE, recognise
@@ -61,7 +60,8 @@ def card_of_data(
     "train", "valid" or "test" for each row. `prepare`: the steps of a card; by default, repeated pairs are kept once, unless
     the data have several parts.
 
-    Raises ConfigError for a missing column and as `read_card` does, and DataError for ids or parts that cannot be used.
+    Raises ConfigError for a missing column and as `read_card` does, and DataError for parts that cannot be used. The reader
+    of the stored files checks single rows: see `refused`.
     """
     _require_arguments(split, prepare, name)
     for required in ("user", "item"):
@@ -80,17 +80,10 @@ def card_of_data(
         protocol = "published" if of_parts else split
     present = [column for column in COLUMNS if all(column in table.column_names for table in parts.values())]
     default = [ONCE] if "all" in parts else []  # in a split of the user's, a pair of two parts is refused later
-    steps = [*(default if prepare is None else prepare)]
-    drops = any("drop_missing" in step for step in steps)
-    if not drops:
-        _require_ids(parts)
-    for part, table in parts.items():
-        source = "dataset" if part == "all" else f"dataset: {part}"
-        _require_usable(table.select(present), columns, source, keep_missing=drops)
     content: dict[str, Any] = {
         "source": {"files": {part: {"file": f"{part}.parquet"} for part in sorted(parts, key=PARTS.index)}},
         "read": {"format": "parquet"} | {column: column for column in present},
-        "prepare": steps,
+        "prepare": [*(default if prepare is None else prepare)],
     }
     if protocol:
         content["split"] = {"protocol": protocol} if isinstance(protocol, str) else dict(protocol)
@@ -121,12 +114,19 @@ def card_of_path(
     return _stored({}, [], {key: value for key, value in content.items() if key != "name"}, content["name"], environment)
 
 
-def refused(error: RankbenchError, card: Card) -> RankbenchError:
-    """Remove the data of `card`, which cannot be prepared, and return the error in words of the arguments of `rb.dataset`."""
+def refused(error: RankbenchError, card: Card, columns: Mapping[str, Any]) -> RankbenchError:
+    """Remove the data of `card`, which cannot be prepared, and return the error in words of the arguments of `rb.dataset`.
+
+    `columns`: as in `card_of_data`.
+    """
     text = str(error)
     for part in PARTS:
         text = text.replace(str(card.folder / f"{part}.parquet"), "dataset" if part == "all" else f"dataset: {part}")
-    text = re.sub(r"name it in the card's read\.(\w+)", r"\1='NAME' names it", text)
+    text = re.sub(r"name it in the card's read\.(\w+)", r"\1='NAME' names it", text).replace(ADVICE, LEAVES_OUT)
+    text = re.sub(r": row (\d+): ", lambda row: f": row {int(row[1]) - 1} from 0: ", text)
+    for name, column in columns.items():
+        text = text.replace(f"the column {name!r} is", f"the column {column!r} is")
+        text = text.replace(f"expected the {name} ", f"expected the {name}, column {column!r}, ")
     shutil.rmtree(card.folder, ignore_errors=True)
     return type(error)(text)
 
@@ -146,7 +146,10 @@ def _stored(
     if not target.is_file():
         with atomic_folder(folder) as scratch:
             for part, table in parts.items():
-                pq.write_table(table.select(columns), scratch / f"{part}.parquet", compression="zstd")
+                try:
+                    pq.write_table(table.select(columns), scratch / f"{part}.parquet", compression="zstd")
+                except pa.ArrowNotImplementedError as error:
+                    raise DataError(f"dataset: a column cannot be stored: {first_line(error)}") from None
             write_text(scratch / target.name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
             try:
                 read_card(scratch / target.name)
@@ -227,47 +230,6 @@ def _by_part(table: pa.Table, column: str) -> dict[str, pa.Table]:
     rest = table.drop_columns([column])
     parts = {part: rest.filter(pc.equal(labels, part)) for part in known}
     return {part: rows for part, rows in parts.items() if len(rows)}
-
-
-def _require_ids(parts: dict[str, pa.Table]) -> None:
-    """Raise DataError if a row has no user or no item."""
-    for part, table in parts.items():
-        for name in ("user", "item"):
-            missing = pc.is_null(table[name])
-            if n := pc.sum(missing).as_py():
-                source = "dataset" if part == "all" else f"dataset: {part}"
-                first = pc.index(missing, True).as_py()
-                raise DataError(
-                    f"{source}: {n:,} of {len(table):,} rows have no {name}, the first is row {first} from 0{LEAVES_OUT}"
-                )
-
-
-def _require_usable(table: pa.Table, names: Mapping[str, str | None], source: str, keep_missing: bool) -> None:
-    """Raise DataError, with the user's names of the columns, for a type or a row that the reader of the stored file refuses."""
-    for name in table.column_names:
-        require_type(name, table.schema.field(name).type, names.get(name) or name, source)
-    try:
-        columns = {name: decoded(table[name]) for name in table.column_names}
-        interactions(columns, lambda row: f"{source}: row {row} from 0", keep_missing)
-    except UNREADABLE as error:
-        problem = f"ids are whole numbers below 2^63 or text ({printable(first_line(error))}); convert them with .astype(str)"
-        wrong = next((names.get(name) or name for name in ("user", "item") if not _are_ids(table[name])), None)
-        raise DataError(f"{source}: the column {wrong!r}: {problem}" if wrong else f"{source}: {first_line(error)}") from None
-    except DataError as error:
-        text = str(error).replace(ADVICE, LEAVES_OUT)
-        for name in ("value", "time"):
-            text = text.replace(f"expected the {name} ", f"expected the {name}, column {names.get(name)!r}, ")
-        raise DataError(text) from None
-
-
-def _are_ids(column: pa.ChunkedArray) -> bool:
-    """Whether the column can be read as ids, whatever its single values are."""
-    with suppress(DataError):
-        try:
-            interactions({"user": decoded(column), "item": decoded(column)}, str)
-        except UNREADABLE:
-            return False
-    return True
 
 
 def _require_arguments(split: Any, prepare: Any, name: Any) -> None:

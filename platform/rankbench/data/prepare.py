@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -111,38 +112,53 @@ def prepare(
         try:
             raw = fetch(card, replace(environment, offline=True), verify=verify)
         except DownloadError as error:
-            folder = None if verify else prepared_before(card, environment) or _copied_before(card, environment)
-            if folder is not None:
+            name = None if verify else _prepared_here(card, environment) or stored_before(card, environment)
+            folder = environment.data / "prepared" / (name or "")
+            if name and _is_here(folder, environment):
                 log.info("%s; using the data prepared earlier", error)
                 return replace(_open(card, folder), raw_gone=RAW_GONE)
             raw = fetch(card, environment, lambda done, total: progress("download", done, total), verify)
     content = json.dumps([card.content_key(), [_key(file) for file in raw], code_version(), *_plugins_of(card)])
     folder = environment.data / "prepared" / f"{card.name}-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        # One process prepares while others wait; a killed process releases the lock.
-        with FileLock(folder.parent / f".{folder.name}.lock"):
-            sweep_scratch(folder)
-            if not folder.is_dir() and not copy_prepared(folder, environment):
-                with atomic_folder(folder) as scratch:
-                    _build(card, raw, scratch, progress)
-                store_prepared(folder, environment)
+    _is_here(folder, environment, lambda scratch: _build(card, raw, scratch, progress))
     return _open(card, folder)
+
+
+def _is_here(folder: Path, environment: Environment, build: Callable[[Path], None] | None = None) -> bool:
+    """Whether the folder is in the cache, perhaps now: it is copied from the store of data, or else built and stored."""
+    if folder.is_dir():
+        return True
+    make_folder(folder.parent)
+    # One process prepares while others wait; a killed process releases the lock.
+    with FileLock(folder.parent / f".{folder.name}.lock"):
+        sweep_scratch(folder)
+        if not folder.is_dir() and not copy_prepared(folder, environment) and build is not None:
+            with atomic_folder(folder) as scratch:
+                build(scratch)
+            store_prepared(folder, environment)
+        return folder.is_dir()
 
 
 def prepared_before(card: Card, environment: Environment) -> Path | None:
     """The folder that this code version prepared from the card's source, whether or not the raw files still exist. None if
     there is none, or if there are several with different data, because the raw files changed in between.
     """
-    folders: dict[str, Path] = {}
-    for path in sorted((environment.data / "prepared").glob(f"{card.name}-*/manifest.json")):
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue  # damaged
-        if fingerprint := _prepared_here(card, manifest):
-            folders[fingerprint] = path.parent
-    return next(iter(folders.values())) if len(folders) == 1 else None
+    name = _prepared_here(card, environment)
+    return environment.data / "prepared" / name if name else None
+
+
+def _prepared_here(card: Card, environment: Environment) -> str | None:
+    def manifests() -> Iterator[tuple[str, bytes]]:
+        for path in sorted((environment.data / "prepared").glob(f"{card.name}-*/manifest.json")):
+            with suppress(OSError):  # it may be removed at this moment
+                yield path.parent.name, path.read_bytes()
+
+    return _only(card, manifests())
+
+
+def stored_before(card: Card, environment: Environment) -> str | None:
+    """The name of the folder in the store of data, as `prepared_before`."""
+    return _only(card, stored_manifests(card.name, environment))
 
 
 def prepared_already(card: Card, environment: Environment) -> Dataset | None:
@@ -151,32 +167,19 @@ def prepared_already(card: Card, environment: Environment) -> Dataset | None:
     return None if folder is None else _open(card, folder)
 
 
-def stored_before(card: Card, environment: Environment) -> str | None:
-    """The name of the folder in the store of data, as `prepared_before`."""
-    manifests = stored_manifests(card.name, environment)
-    names = {fingerprint: name for name, manifest in manifests if (fingerprint := _prepared_here(card, manifest))}
-    return next(iter(names.values())) if len(names) == 1 else None
-
-
-def _copied_before(card: Card, environment: Environment) -> Path | None:
-    """The folder of `stored_before`, copied to the cache."""
-    name = stored_before(card, environment)
-    if name is None:
-        return None
-    folder = environment.data / "prepared" / name
-    make_folder(folder.parent)
-    with FileLock(folder.parent / f".{folder.name}.lock"):
-        return folder if folder.is_dir() or copy_prepared(folder, environment) else None
-
-
-def _prepared_here(card: Card, manifest: Any) -> str | None:
-    """The fingerprint in a manifest, if this code version prepared the data from the card's source."""
-    try:
-        code = manifest["code"], manifest.get("plugins", [])
-        known = card.name, code_version(), _plugins_of(card), _source_key(card)
-        return manifest["fingerprint"] if (manifest["dataset"], *code, manifest["source"]) == known else None
-    except (KeyError, TypeError, AttributeError):
-        return None  # damaged, or of an earlier version
+def _only(card: Card, manifests: Iterable[tuple[str, bytes]]) -> str | None:
+    """Of folders with their manifests, the one that this code version prepared from the card's source."""
+    known = card.name, code_version(), _plugins_of(card), _source_key(card)
+    folders = {}
+    for name, content in manifests:
+        try:
+            manifest = json.loads(content)
+            about = manifest["dataset"], manifest["code"], manifest.get("plugins", []), manifest["source"]
+            if about == known:
+                folders[manifest["fingerprint"]] = name
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # damaged, or of an earlier version
+    return next(iter(folders.values())) if len(folders) == 1 else None
 
 
 def _plugins_of(card: Card) -> list[str]:

@@ -18,6 +18,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -168,19 +169,20 @@ def blocks_of_lines(file: IO[bytes], source: str, encoding: str = "utf-8") -> It
     A byte order mark is dropped. Raises DataError, naming `source` and the line, for a line longer than a block, or a text that
     is not of another `encoding` than UTF-8; whether UTF-8 is valid is left to the reader, which knows what it needs.
     """
-    number, rest = 1, b""
-    if codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig"):
-        file = io.BufferedReader(_Recoded(file, encoding, source), BLOCK)
-    content = file.read(BLOCK).removeprefix(BOM_UTF8)
-    if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        raise DataError(f"{source}: not utf-8 but utf-16 text; name its encoding: {ENCODED.format('utf-16')}")
-    while content:
-        if content.endswith(b"\r"):
-            content += file.read(1)  # a \n that follows belongs to the \r
+    number, rest, held = 1, b"", b""
+    for at, block in enumerate(chain(_utf8(file, source, encoding), [b""])):
+        content = held + block
+        if at == 0:
+            content = content.removeprefix(BOM_UTF8)
+            if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+                raise DataError(f"{source}: not utf-8 but utf-16 text; name its encoding: {ENCODED.format('utf-16')}")
+        # A \n that follows belongs to the \r.
+        held = b"\r" if block.endswith(b"\r") else b""
+        content = content.removesuffix(held)
         if b"\r" in content:
             content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         end = content.rfind(b"\n") + 1
-        if not end and len(rest) + len(content) >= BLOCK:
+        if content and not end and len(rest) + len(content) >= BLOCK:
             raise DataError(
                 f"{source}:{number}: the line is longer than {BLOCK >> 20} MB; is this a text with one interaction per line?"
             )
@@ -189,40 +191,29 @@ def blocks_of_lines(file: IO[bytes], source: str, encoding: str = "utf-8") -> It
             number += content.count(b"\n")
             rest = b""
         rest += content[end:]
-        content = file.read(BLOCK)
     if rest:
         yield number, rest
 
 
-class _Recoded(io.RawIOBase):
-    """A stream of text in some encoding as UTF-8."""
-
-    def __init__(self, file: IO[bytes], encoding: str, source: str):
-        self._file, self._encoding, self._source = file, encoding, source
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-        self._line, self._ready = 1, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        while not self._ready:
-            content = self._file.read(1 << 20)
-            try:
-                text = self._decoder.decode(content, final=not content)
-                self._ready = text.encode()
-            except UnicodeError as error:
-                wrong = error.object[error.start : error.start + 1] if isinstance(error, UnicodeDecodeError) else b""
-                line = self._line + error.object[: error.start].count(b"\n") if wrong else self._line
-                what = f" (byte 0x{wrong.hex()})" if wrong else ""
-                advice = "name its encoding in the card's read.encoding, such as utf-8 or latin-1"
-                raise DataError(f"{self._source}:{line}: not {self._encoding} text{what}; {advice}") from None
-            if not content and not self._ready:
-                return 0
-            self._line += text.count("\n")
-        n = min(len(buffer), len(self._ready))
-        buffer[:n], self._ready = self._ready[:n], self._ready[n:]
-        return n
+def _utf8(file: IO[bytes], source: str, encoding: str) -> Iterator[bytes]:
+    """The text in blocks, as UTF-8 whatever its encoding."""
+    if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
+        yield from iter(lambda: file.read(BLOCK), b"")
+        return
+    decoder, first, content = codecs.getincrementaldecoder(encoding)(), 1, b"?"
+    while content:
+        content = file.read(BLOCK)
+        try:
+            text = decoder.decode(content, final=not content)
+            block = text.encode()
+        except UnicodeError as error:
+            wrong = error.object[error.start : error.start + 1] if isinstance(error, UnicodeDecodeError) else b""
+            line = first + error.object[: error.start].count(b"\n") if wrong else first
+            what = f" (byte 0x{wrong.hex()})" if wrong else ""
+            advice = "name its encoding in the card's read.encoding, such as utf-8 or latin-1"
+            raise DataError(f"{source}:{line}: not {encoding} text{what}; {advice}") from None
+        first += text.count("\n")
+        yield block
 
 
 class _Bounded(io.RawIOBase):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,7 +22,7 @@ from rankbench.data.columns import ADVICE
 from rankbench.data.fetch import fetch
 from rankbench.data.formats import first_lines, format_of_file, format_of_names
 from rankbench.data.raw import RawFile, is_archive, names_below
-from rankbench.data.readers import finder, layout_of, parts_by_word, reader, visible
+from rankbench.data.readers import layout_of, parts_by_word, reader, visible
 from rankbench.data.readers.delimited import SEPARATORS, require_few_columns
 from rankbench.data.readers.parquet import opened
 
@@ -84,34 +85,30 @@ def recognise(
     left_out = [each for each in ("value", "time") if columns.get(each) == NONE]
     given = {key: value for key, value in columns.items() if value is not None and key not in left_out}
     about = {} if encoding is None else {"encoding": encoding}
-    source, read = _source_and_format(path, given, validate(Read, about, str(path)), member)
+    source, read, published = _source_and_format(path, folder, given, validate(Read, about, str(path)), member)
     read = {key: value for key, value in read.items() if key not in left_out} | about
-    published = "train" in source.get("files", {}) or _has_parts(path, read["format"])
-    content: dict[str, Any] = {"name": name or _card_name(path), "source": _beside(source, path, folder), "read": read}
+    content: dict[str, Any] = {"name": name or _card_name(path), "source": source, "read": read}
     if not published:
         content["prepare"] = [ONCE]
     content["split"] = {"protocol": "published"} if published else {"protocol": "random-per-user", "test": 0.2, "valid": 0.1}
-    card = _checked(content, folder)
+    card = validate(Card, {**content, "path": folder.resolve() / "card.yaml"}, "the card")
     files = fetch(card, environment)
     guessed = isinstance(read.get("time"), str) and "time" not in given and _plain(read["time"]) not in USUAL["time"]
-    without = columns | {"time": NONE}
+    without_time = partial(recognise, path, name, folder, columns | {"time": NONE}, environment, encoding, member)
     try:
         tables = _first_blocks(files)
     except DataError as error:
         if guessed and "expected the time" in str(error):
-            return recognise(path, name, folder, without, environment, encoding, member)
+            return without_time()
         if column := next((each for each in ("value", "time") if f"expected the {each}" in str(error)), None):
             raise DataError(f"{error}; name another column as the {column}, or none to leave it out") from None
         if ADVICE not in str(error):
             raise
         content["prepare"] = ["drop_missing", *content.get("prepare", [])]
         tables = _first_blocks([replace(file, keep_missing=True) for file in files])
-    if (empty := next((file for file, table in zip(files, tables, strict=True) if table is None), None)) is not None:
-        raise DataError(f"{empty.path}: no interactions")
     first = tables[0]
-    assert first is not None
-    if guessed and not all(table is not None and _are_times(table["time"]) for table in tables):
-        return recognise(path, name, folder, without, environment, encoding, member)
+    if guessed and not all(_are_times(table["time"]) for table in tables):
+        return without_time()
     for column in left_out:
         has_own = column in first.column_names
         require(not has_own, f"{path}: the format {card.read.format} has a {column} of its own, which cannot be left out")
@@ -123,8 +120,14 @@ def _are_times(seconds: pa.ChunkedArray) -> bool:
     return seconds.null_count == 0 and pc.min(seconds).as_py() > SMALLEST_TIME
 
 
-def _first_blocks(files: list[RawFile]) -> list[pa.Table | None]:
-    return [next(reader(file.spec.format)(file), None) for file in files]
+def _first_blocks(files: list[RawFile]) -> list[pa.Table]:
+    tables = []
+    for file in files:
+        table = next(reader(file.spec.format)(file), None)
+        if table is None:
+            raise DataError(f"{file.path}: no interactions")
+        tables.append(table)
+    return tables
 
 
 def card_text(recognised: Recognised) -> str:
@@ -141,53 +144,42 @@ def _card_name(path: Path) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", ".".join(words).lower()).strip("-._")[:64] or "my-data"
 
 
-def _checked(content: dict[str, Any], folder: Path) -> Card:
-    return validate(Card, {**content, "path": folder.resolve() / "card.yaml"}, "the card")
-
-
-def _beside(source: dict[str, Any], path: Path, folder: Path) -> dict[str, Any]:
-    """The source with paths relative to the folder of the card, or absolute if they do not lie below it."""
-
-    def spelled(relative: str | None) -> str:
-        whole = (path / relative if relative is not None else path).resolve()
-        return str(whole.relative_to(folder.resolve())) if whole.is_relative_to(folder.resolve()) else str(whole)
-
-    if "files" not in source:
-        ((key, _),) = source.items()
-        return {key: spelled(None)}
-    return {"files": {part: {**each, "file": spelled(each.get("file"))} for part, each in source["files"].items()}}
-
-
-def _has_parts(path: Path, format: str) -> bool:
-    if finder(format) is None or not (path.is_dir() or is_archive(path)):
-        return False
-    return "train" in layout_of(format, _names(path), str(path)).parts
-
-
-def _names(path: Path) -> list[str]:
-    names = names_below(path) if path.is_dir() else RawFile("all", path, "", Read(), "file").names()
-    return visible(names)
+def _spelled(path: Path, folder: Path) -> PurePosixPath:
+    """The path relative to the folder of the card, or absolute if it does not lie below it."""
+    whole = path.resolve()
+    return PurePosixPath(whole.relative_to(folder.resolve()) if whole.is_relative_to(folder.resolve()) else whole)
 
 
 def _source_and_format(
-    path: Path, columns: dict[str, str], text: Read, member: str | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The `source` and `read` of a card; files are named relative to `path`. `text`: how a text is encoded."""
+    path: Path, folder: Path, columns: dict[str, str], text: Read, member: str | None
+) -> tuple[dict[str, Any], dict[str, Any], bool]:
+    """The `source` and `read` of a card, and whether the data have parts. `text`: how a text is encoded."""
+    where = _spelled(path, folder)
     if not path.is_dir() and not is_archive(path):
-        return {"file": path.name}, _of_file(RawFile("all", path, "", text, "file"), columns)
-    names = _names(path)
+        return {"file": str(where)}, _of_file(RawFile("all", path, "", text, "file"), columns), False
+    raw = RawFile("all", path, "", text, "file")
+    names = visible(names_below(path) if path.is_dir() else raw.names())
     if member is not None:
         hint = nearest(member, names) or f"; it has {printable(', '.join(names[:5]))}"
         require(member in names, f"{path}: the archive holds no {member}{hint}")
-        return {"files": {"all": {"member": member}}}, _of_file(RawFile("all", path, "", text, "file", member), columns)
-    whole = {"folder": path.name} if path.is_dir() else {"file": path.name}
-    format = format_of_names(names)
-    if format is not None and not (format == "movielens" and columns):
-        return whole, {"format": format} | columns
-    return _by_part(path, names, columns, text)
+        parts = {"all": member}
+    else:
+        format = format_of_names(names)
+        if format is not None and not (format == "movielens" and columns):
+            source = {"folder" if path.is_dir() else "file": str(where)}
+            return source, {"format": format} | columns, "train" in layout_of(format, names, str(path)).parts
+        parts = _parts(path, names)
+    first = next(iter(parts.values()))
+    if path.is_dir():
+        files = {part: {"file": str(where / name)} for part, name in parts.items()}
+        raw = replace(raw, path=path / first)
+    else:
+        files = {part: {"member": name, "file": str(where)} for part, name in parts.items()}
+        raw = replace(raw, member=first)
+    return {"files": files}, _of_file(raw, columns), "train" in parts
 
 
-def _by_part(path: Path, names: list[str], columns: dict[str, str], text: Read) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parts(path: Path, names: list[str]) -> dict[str, str]:
     """Files called train and test, and perhaps valid, of one format; or the only file."""
     parts = parts_by_word(((re.split(r"[._-]", PurePosixPath(name).name.lower())[0], name) for name in names), str(path))
     if not parts and len(names) == 1:
@@ -196,13 +188,7 @@ def _by_part(path: Path, names: list[str], columns: dict[str, str], text: Read) 
         listed = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "")
         advice = "name one of them instead" if path.is_dir() else "choose one of them as the member"
         raise DataError(f"{path}: not recognised; it has {printable(listed) or 'no files'}; {advice}")
-    if path.is_dir():
-        files: dict[str, dict[str, str]] = {part: {"file": name} for part, name in parts.items()}
-        raw = RawFile("all", path / next(iter(parts.values())), "", text, "file")
-    else:
-        files = {part: {"member": name} for part, name in parts.items()}
-        raw = RawFile("all", path, "", text, "file", next(iter(parts.values())))
-    return {"files": files}, _of_file(raw, columns)
+    return parts
 
 
 def _of_file(raw: RawFile, columns: dict[str, str]) -> dict[str, Any]:

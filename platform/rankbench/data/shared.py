@@ -8,11 +8,9 @@ from.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rankbench.core.environment import Environment
 from rankbench.core.replica import CHECKSUMS, pull, push
@@ -36,16 +34,12 @@ def store_prepared(folder: Path, environment: Environment) -> None:
         push(folder, environment.data_store, f"{PREPARED}/{folder.name}/{secrets.token_hex(4)}")
 
 
-def stored_manifests(dataset: str, environment: Environment) -> Iterator[tuple[str, Any]]:
-    """Name of each stored folder of a dataset, with its manifest."""
+def stored_manifests(dataset: str, environment: Environment) -> Iterator[tuple[str, bytes]]:
+    """Name of each stored folder of a dataset, with its manifest as it is."""
     store = environment.data_store
     for name in store.names(PREPARED) if store else ():
         if store and name.startswith(f"{dataset}-") and (key := _stored(name, environment)):
-            content = store.read(f"{key}/manifest.json")
-            try:
-                yield name, json.loads(content or b"")
-            except ValueError:
-                continue  # damaged
+            yield name, store.read(f"{key}/manifest.json") or b""
 
 
 def _stored(name: str, environment: Environment) -> str | None:

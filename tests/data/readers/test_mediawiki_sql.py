@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbench.core.errors import DataError
-from rankbench.data import sql_dump
 from rankbench.data.cards import Read
 from rankbench.data.prepare import load
 from rankbench.data.raw import RawFile
 from rankbench.data.readers.mediawiki_sql import read
+from rankbench.data.readers.mediawiki_sql import rows as rows_of_table
 
 COLUMNS = {
     "pagelinks": ["pl_from", "pl_from_namespace", "pl_target_id"],
@@ -181,7 +181,7 @@ def test_whatever_bytes_a_title_has_they_are_read_back(rows, tmp_path_factory):
     path.write_bytes(dump("linktarget", rows))
     raw = RawFile("all", path, "", Read(format="mediawiki-sql"), "file")
     wanted = {"lt_title": pa.binary(), "lt_id": pa.int64(), "lt_namespace": pa.binary()}
-    found = [row for table in sql_dump.rows(raw, "linktarget", wanted) for row in table.to_pylist()]
+    found = [row for table in rows_of_table(raw, "linktarget", wanted) for row in table.to_pylist()]
     assert [tuple(row.values()) for row in found] == [(last or b"", number, title) for number, title, last in rows]
 
 
