@@ -69,13 +69,6 @@ def test_gram_reads_a_memory_mapped_matrix(tmp_path):
     np.testing.assert_array_equal(gram(mapped).matrix, X.T @ X)
 
 
-@given(permutation=st.permutations(range(8)), seed=st.integers(0, 99))
-def test_renaming_items_permutes_the_gram(permutation, seed):
-    X = np.random.default_rng(seed).integers(0, 2, (10, 8)).astype(np.float32)
-    renamed = gram(csr(X[:, permutation])).matrix
-    np.testing.assert_array_equal(renamed, gram(csr(X)).matrix[np.ix_(permutation, permutation)])
-
-
 def test_a_gram_is_taken_once():
     G = gram(csr(np.eye(3, dtype=np.float32)))
     np.testing.assert_array_equal(G.take(), np.eye(3))

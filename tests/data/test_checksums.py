@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -95,21 +93,6 @@ def test_a_memory_that_is_damaged_or_of_another_format_is_ignored_and_written_an
 def test_a_cache_that_cannot_be_written_costs_a_reading_and_no_more(raw, tmp_path):
     (tmp_path / "cache").write_text("a file where a folder should be")
     assert checksums(raw, ["sha256"], tmp_path / "cache") == {"sha256": sha256(RAW)}
-
-
-def test_processes_that_remember_at_once_lose_nothing(tmp_path):
-    files = [written(tmp_path / f"{number}.csv", RAW + str(number)) for number in range(12)]
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        found = list(pool.map(_of_one, files, [tmp_path / "cache"] * len(files)))
-    assert found == [{"sha256": sha256(RAW + str(number))} for number in range(12)]
-    content = json.loads((tmp_path / "cache" / "checksums.json").read_text())
-    assert {place: about["sha256"] for place, about in content["files"].items()} == {
-        str(path.resolve()): each["sha256"] for path, each in zip(files, found, strict=True)
-    }
-
-
-def _of_one(path: Path, cache: Path) -> dict[str, str]:
-    return checksums(path, ["sha256"], cache)
 
 
 def test_files_that_are_gone_are_forgotten(raw, tmp_path):

@@ -125,15 +125,6 @@ def test_a_file_that_it_would_empty_is_refused(write, environment):
         load(write(card, {"raw.dat": content}), environment)
 
 
-def test_parquet_ids_that_are_nan(write, environment):
-    users = pa.array([float(u) for u, _ in PAIRS] + [float("nan")])
-    content = packed.parquet(user=users, item=[i for _, i in PAIRS] + [3])
-    card = {"source": {"file": "raw.dat"}, "read": {"format": "parquet"}}
-    data = load(write(card | {"prepare": ["drop_missing"]}, {"raw.dat": content}), environment)
-    assert data.counts["dropped_missing"] == 1
-    assert data.users.to_pylist() == list(range(6))
-
-
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [

@@ -1,6 +1,5 @@
 """Preparation steps against loops; the cache, the counts, and what does and does not change the fingerprint."""
 
-import io
 import json
 import zipfile
 from collections import Counter
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,14 +73,6 @@ def test_k_core_is_the_fixed_point_of_both_minima(rows, k):
     while (smaller := at_least(core, k, k)) != core:
         core = smaller
     assert applied(rows, k_core=k) == core
-
-
-def test_k_core_follows_a_chain_to_its_end():
-    """A path of users and items: each round loosens only the ends, so that one pass is far from enough."""
-    path = [(n, n, 1.0, 0) for n in range(30)] + [(n, n + 1, 1.0, 0) for n in range(29)]
-    square = [(u, i, 1.0, 0) for u in (100, 101) for i in (100, 101)]
-    assert len(at_least(path, 2, 2)) > 50
-    assert applied(path + square, k_core=2) == square
 
 
 def deduplicated(rows: list[Row], keep: str, with_time: bool) -> list[Row]:
@@ -201,20 +191,6 @@ def test_renaming_in_another_order_permutes_the_published_parts(write, environme
     )
     for matrix, part in zip(ALL, PARTS, strict=False):
         assert raw_pairs(data, matrix) == {(new_user[u], new_item[i]) for u, i in parts[part]}
-
-
-def test_csv_and_parquet_forms_have_one_fingerprint(write, environment):
-    buffer = io.BytesIO()
-    pq.write_table(pa.table({"user": [u for u, _ in PAIRS], "item": [i for _, i in PAIRS]}), buffer)
-    text = load(write(CARD, {"raw.csv": RAW}), environment)
-    path = write({**CARD, "source": {"file": "raw.parquet"}, "read": {"format": "parquet"}}, {"raw.parquet": buffer.getvalue()})
-    assert load(path, environment).fingerprint == text.fingerprint
-    assert len(list((environment.data / "prepared").glob("[!.]*"))) == 2
-
-
-def test_another_split_has_another_fingerprint(write, environment):
-    path = write(CARD, {"raw.csv": RAW})
-    assert load(path, environment).fingerprint != load(path, environment, {"split.seed": 1}).fingerprint
 
 
 def test_other_candidates_are_another_fingerprint(environment):

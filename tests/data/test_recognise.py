@@ -187,47 +187,16 @@ def test_the_card_works_at_once_and_can_be_moved_apart_from_the_data(here, capsy
         ("a.c", "a.c"),
         ("a.different", "a.different"),
         (".csv", "my-data"),
+        ("folder.csv/", "folder.csv"),
         # As many endings as a file system permits, and one more that is none: all ways to divide them would be tried.
         ("a" + ".gz" * 80 + ".csv1", ("a" + ".gz" * 80)[:64]),
     ],
 )
 def test_a_card_is_called_as_its_file_without_the_endings(name, card, tmp_path):
-    assert _card_name(tmp_path / name) == card
-
-
-def test_a_folder_has_no_endings(tmp_path):
-    (tmp_path / "a.csv").mkdir()
-    assert _card_name(tmp_path / "a.csv") == "a.csv"
-
-
-def test_columns_of_other_names_are_given(environment, capsys):
-    put({"a.csv": text(",", ("buyer", "sku", "rating", "when"))})
-    assert _main(["data", "import", "a.csv"]) == 2
-    error = capsys.readouterr().err
-    assert "a.csv: which columns are user and item? Say so by --user and --item; columns: buyer, sku, rating, when" in error
-    assert not Path("a.yaml").exists()
-    assert _main(["data", "import", "a.csv", "--user", "buyer", "--item", "sku", "--time", "when"]) == 0
-    read = yaml.safe_load(Path("a.yaml").read_text())["read"]
-    assert read == {"format": "delimited", "user": "buyer", "item": "sku", "value": "rating", "time": "when"}
-    assert load("./a.yaml", environment).counts["users"] == 9
-    put({"b.txt": text(" ")})
-    assert _main(["data", "import", "b.txt", "--user", "1", "--item", "0"]) == 0
-    assert load("./b.yaml", environment).counts["users"] == 12
-
-
-def test_a_header_of_other_names_above_ids_with_digits_is_no_interaction(environment, capsys):
-    ids = [(f"b{user}", f"s{item}") for user, item in PAIRS]
-    put({"a.csv": text(",", ("buyer", "sku"), ids)})
-    assert _main(["data", "import", "a.csv"]) == 2
-    assert "a.csv: which columns are user and item? Say so by --user and --item; columns: buyer, sku" in capsys.readouterr().err
-    assert _main(["data", "import", "a.csv", "--user", "buyer", "--item", "sku"]) == 0
-    assert load("./a.yaml", environment).counts["users"] == 9
-    # Ids of which some have no digits can stand in the first line.
-    put({"b.csv": text(",", ("anna", "bread"), [("bob", "milk1"), *ids])})
-    assert _main(["data", "import", "b.csv"]) == 0
-    put({"c.csv": text(",", (), ids)})
-    assert _main(["data", "import", "c.csv"]) == 0
-    assert load("./c.yaml", environment).counts["users"] == 9
+    path = tmp_path / name
+    if name.endswith("/"):
+        path.mkdir()
+    assert _card_name(path) == card
 
 
 def test_times_in_milliseconds_are_described(environment, capsys):
@@ -238,84 +207,46 @@ def test_times_in_milliseconds_are_described(environment, capsys):
     assert "1700000000000 to 1700000000008" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("separator", [",", "\t", ";"])
-def test_a_header_of_other_names_above_numbers_is_no_interaction(separator, environment, capsys):
-    lines = [separator.join(("shopper", "sku")), *(separator.join((str(i % 7), str(100 + i % 11))) for i in range(60))]
-    put({"a.csv": "\n".join(lines).encode()})
-    assert _main(["data", "import", "a.csv"]) == 2
-    assert (
-        "a.csv: which columns are user and item? Say so by --user and --item; columns: shopper, sku" in capsys.readouterr().err
-    )
-    for number, columns in enumerate((("shopper", "sku"), ("0", "1"))):
-        out = ["--user", columns[0], "--item", columns[1], "--name", f"shop{number}"]
-        assert _main(["data", "import", "a.csv", *out]) == 0
-        counts = load(f"./shop{number}.yaml", environment).counts
-        assert (counts["users"], counts["items"]) == (7, 11)
-    assert _main(["data", "import", "a.csv", "--user", "0", "--item", "sku", "--name", "both"]) == 2
-    assert "give the columns all by name or all by position, not 0, sku" in capsys.readouterr().err
+IDS = [(f"b{user}", f"s{item}") for user, item in PAIRS]
+WRONG = text(",", ML, [(u, i, "good", f"at {t}") for u, i, _, t in ROWS]).replace(b"userId", b"buyer")
+LATIN = text(",", ("buyer", "sku"), [(f"ü{u}", i) for u, i in IDS]).decode().encode("latin-1")
+SHOPS = {"x.zip": zipped({"x/shop.csv": LATIN, "x/other.csv": text(",", ML)})}
+BUYER = ["--user", "buyer", "--item", "sku"]
+AT = {"header": False, "user": 0, "item": 1}
 
 
-def test_without_a_header_the_first_number_is_the_value_and_the_positions_are_said(environment, capsys):
-    rows = [(user, item, "3", time, f"{number}.50") for number, (user, item, _, time) in enumerate(ROWS)]
-    put({"a.dat": text("|", rows=[(u, i, v, p) for u, i, v, _, p in rows])})
-    assert _main(["data", "import", "a.dat"]) == 0
-    assert "columns by position, from 0: 0 is the user, 1 is the item, 2 is the value\n" in capsys.readouterr().out
-    assert yaml.safe_load(Path("a.yaml").read_text())["read"]["value"] == 2
-    put({"b.csv": text(",", ("customer", "product", "stars", "n"))})
-    assert _main(["data", "import", "b.csv"]) == 0
-    assert "columns: customer is the user, product is the item, stars is the value\n" in capsys.readouterr().out
-
-
-def test_a_value_or_time_that_cannot_be_read_is_left_out(environment, capsys):
-    rows = [(user, item, "good", f"at {time}") for user, item, _, time in ROWS]
-    put({"a.csv": text(",", ML, rows).replace(b"userId", b"buyer"), "ml.dat": text("::")})
-    shown = ["data", "import", "a.csv", "--user", "buyer"]
-    assert _main(shown) == 2
-    assert (
-        "expected the value to be a number, found 'good'; name another column as the value, or none" in capsys.readouterr().err
-    )
-    assert _main([*shown, "--value", "none"]) == 2
-    assert "name another column as the time, or none to leave it out" in capsys.readouterr().err
-    assert not Path("a.yaml").exists()
-    assert _main([*shown, "--value", "none", "--time", "none"]) == 0
-    read = yaml.safe_load(Path("a.yaml").read_text())["read"]
-    assert read == {"format": "delimited", "user": "buyer", "item": "movieId"}
-    assert load("./a.yaml", environment).counts["users"] == 9
-    put({"ratings.dat": text("::")})
-    assert _main(["data", "import", "ratings.dat", "--time", "none"]) == 2
-    assert "the format movielens has a time of its own" in capsys.readouterr().err
-
-
-def test_a_file_of_an_archive_and_its_encoding_are_chosen(environment, capsys):
-    names = [(f"ü{user}", f"s{item}") for user, item in PAIRS]
-    latin = text(",", ("buyer", "sku"), names).decode().encode("latin-1")
-    put({"a.zip": zipped({"x/shop.csv": latin, "x/other.csv": text(",", ML)})})
-    assert _main(["data", "import", "a.zip"]) == 2
-    assert "it has x/other.csv, x/shop.csv; choose one of them as the member" in capsys.readouterr().err
-    chosen = ["data", "import", "a.zip", "--member", "x/shop.csv", "--user", "buyer", "--item", "sku"]
-    assert _main(chosen) == 2
-    assert "`--encoding latin-1` of `data import`" in capsys.readouterr().err
-    assert _main([*chosen, "--encoding", "latn1"]) == 2
-    assert "encoding: unknown encoding 'latn1'" in capsys.readouterr().err
-    assert _main([*chosen, "--encoding", "latin-1"]) == 0
-    assert "ü0" in load("./a.yaml", environment).users.to_pylist()
-    assert _main(["data", "import", "a.zip", "--member", "x/shp.csv"]) == 2
-    assert "a.zip: the archive holds no x/shp.csv; did you mean x/shop.csv?" in capsys.readouterr().err
-
-
-def test_blanks_after_separators_belong_to_them(environment):
-    put({"a.csv": text(", ", ("user", "item", "rating", "time"))})
-    assert _main(["data", "import", "a.csv"]) == 0
-    put({"b.csv": text(",", ("user", "item", "rating", "time"))})
-    assert _main(["data", "import", "b.csv"]) == 0
-    assert load("./a.yaml", environment).fingerprint == load("./b.yaml", environment).fingerprint
-
-
-def test_a_card_is_not_written_over(capsys):
-    put({"a.csv": text(",", ML), "a.yaml": b"mine"})
-    assert _main(["data", "import", "a.csv"]) == 2
-    assert "a.yaml: exists; choose another --name or --out" in capsys.readouterr().err
-    assert Path("a.yaml").read_bytes() == b"mine"
+@pytest.mark.parametrize(
+    ("files", "words", "read", "n_users"),
+    [
+        (
+            *({"x": text(",", ("buyer", "sku", "rating", "when"))}, [*BUYER, "--time", "when"]),
+            *({"user": "buyer", "item": "sku", "value": "rating", "time": "when"}, 9),
+        ),
+        ({"x": text(" ")}, ["--user", "1", "--item", "0"], {"separator": " ", "header": False, "user": 1, "item": 0}, 12),
+        ({"x": text(",", ("buyer", "sku"), IDS)}, BUYER, {"user": "buyer", "item": "sku"}, 9),
+        ({"x": text(",", PLAIN)}, ["--user", "1", "--item", "0"], {"user": "item", "item": "user"}, 12),
+        # Ids of which some have no digits can stand in the first line.
+        ({"x": text(",", ("anna", "bread"), [("bob", "milk1"), *IDS])}, [], {"separator": ",", **AT}, 11),
+        ({"x": text(",", (), IDS)}, [], {"separator": ",", **AT}, 9),
+        # Without a header, the first number is the value.
+        ({"x": text("|", rows=[(u, i, v, "9.50") for u, i, v, _ in ROWS])}, [], {"separator": "|", **AT, "value": 2}, 9),
+        ({"x": WRONG}, ["--user", "buyer", "--value", "none", "--time", "none"], {"user": "buyer", "item": "movieId"}, 9),
+        (
+            *(SHOPS, [*BUYER, "--member", "x/shop.csv", "--encoding", "latin-1"]),
+            *({"user": "buyer", "item": "sku", "encoding": "latin-1"}, 9),
+        ),
+        # A blank after each separator belongs to it.
+        ({"x": text(", ", PLAIN)}, [], {"separator": ", ", "user": "user", "item": "item"}, 9),
+    ],
+)  # fmt: skip
+def test_the_columns_are_found_or_given(files, words, read, n_users, environment, capsys):
+    put(files)
+    (path,) = files
+    assert _main(["data", "import", path, "--name", "mine", *words]) == 0
+    assert yaml.safe_load(Path("mine.yaml").read_text())["read"] == {"format": "delimited"} | read
+    assert load("./mine.yaml", environment).counts["users"] == n_users
+    position = "columns by position, from 0: " if "header" in read else "columns: "
+    assert f"{position}{read['user']} is the user, {read['item']} is the item" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -347,6 +278,21 @@ def test_a_card_is_not_written_over(capsys):
         ({"x.csv": text(",", ML)}, ["x.csv", "--out", "x.txt"], "--out x.txt: expected a name that ends in .yaml"),
         ({"x.csv": b"\xff\xfeu\x00s\x00"}, ["x.csv"], "not utf-8 but utf-16"),
         ({"x.csv": b"user,item\n\xe9,2\n"}, ["x.csv"], "x.csv:2: not utf-8 text"),
+        ({"x.csv": text(",", ("buyer", "sku", "n"))}, ["x.csv"], "Say so by --user and --item; columns: buyer, sku, n"),
+        ({"x.csv": text(",", ("buyer", "sku"), IDS)}, ["x.csv"], "which columns are user and item?"),
+        *(
+            ({"x.csv": text(end, ("shopper", "sku"), [row[:2] for row in ROWS])}, ["x.csv"], "columns: shopper, sku")
+            for end in ",\t;"
+        ),
+        ({"x.csv": text(",", ("a", "b"), IDS)}, ["x.csv", "--user", "0", "--item", "b"], "or all by position, not 0, b"),
+        ({"x.csv": WRONG}, ["x.csv", "--user", "buyer"], "found 'good'; name another column as the value, or none"),
+        ({"x.csv": WRONG}, ["x.csv", "--user", "buyer", "--value", "none"], "name another column as the time, or none"),
+        ({"ratings.dat": text("::")}, ["ratings.dat", "--time", "none"], "the format movielens has a time of its own"),
+        (SHOPS, ["x.zip"], "it has x/other.csv, x/shop.csv; choose one of them as the member"),
+        (SHOPS, ["x.zip", "--member", "x/shop.csv", *BUYER], "`--encoding latin-1` of `data import`"),
+        (SHOPS, ["x.zip", "--member", "x/shop.csv", *BUYER, "--encoding", "latn1"], "encoding: unknown encoding 'latn1'"),
+        (SHOPS, ["x.zip", "--member", "x/shp.csv"], "x.zip: the archive holds no x/shp.csv; did you mean x/shop.csv?"),
+        ({"x.csv": text(",", ML), "x.yaml": b"mine"}, ["x.csv"], "x.yaml: exists; choose another --name or --out"),
     ],
 )  # fmt: skip
 def test_what_is_not_recognised_is_one_line_and_no_card(files, words, message, capsys):
@@ -354,7 +300,7 @@ def test_what_is_not_recognised_is_one_line_and_no_card(files, words, message, c
     assert _main(["data", "import", *words]) == 2
     printed = capsys.readouterr()
     assert message in printed.err and printed.err.count("\n") == 1 and printed.out == ""
-    assert not list(Path().rglob("*.yaml"))
+    assert [path for path in Path().rglob("*.yaml") if path.read_bytes() != b"mine"] == []
 
 
 def test_a_file_with_rows_without_an_id_gets_a_card_that_drops_and_counts_them(environment, tmp_path):

@@ -77,30 +77,6 @@ def test_parts_are_those_counted_user_by_user(cut, rows, n_valid, n_test, conven
         assert holdout.seen is holdout.history
 
 
-@pytest.mark.parametrize(
-    ("convention", "targets", "hidden"),
-    [
-        ("liang-2018", 0.2, [0, 0, 0, 0, 1, 1, 2]),
-        ("liang-2018", 0.5, [0, 0, 0, 0, 2, 3, 5]),
-        ("every-user", 0.2, [0, 1, 1, 1, 1, 1, 2]),
-        ("every-user", 0.9, [0, 1, 2, 3, 4, 6, 9]),
-    ],
-)
-def test_users_of_one_to_ten_interactions(cut, convention, targets, hidden):
-    """All items are known, all sizes are held out: 1, 2, 3, 4, 5, 7 and 10 interactions."""
-    sizes = dict(zip(range(100, 107), (1, 2, 3, 4, 5, 7, 10), strict=True))
-    rows = [(user, item) for user in range(30) for item in range(10)]
-    rows += [(user, item) for user, size in sizes.items() for item in range(size)]
-    found = {}
-    for seed in range(40):
-        parts = cut(rows, HeldOutUsers(valid=15, test=15, targets=targets, convention=convention, seed=seed)).parts
-        for part in ("valid", "test"):
-            n_hidden = Counter(user for user, _ in parts[f"{part}_target"])
-            for user in {user for user, _ in parts[f"{part}_history"]} & set(sizes):
-                found.setdefault(user, set()).add(n_hidden[user])
-    assert found == {user: {n} for user, n in zip(sizes, hidden, strict=True)}
-
-
 def test_users_and_items_are_held_out_alike(cut):
     """Over 300 seeds each of 20 users is a test user 60 times or so; each of 5 items a target of 300 x 8 / 5."""
     rows = [(user, item) for user in range(20) for item in range(5)]
@@ -121,16 +97,6 @@ def test_shares_of_users_and_numbers_of_users(cut):
     assert held_out() == [2, 2]
     assert held_out(valid=0.25, test=0.5) == [5, 10]
     assert held_out(valid=1, test=18) == [1, 18]
-
-
-def test_items_of_strangers_are_dropped_before_the_fold_in(cut):
-    """Each user has five common items and two of its own, which strangers lack: 0.3 of five is one, 0.3 of seven two."""
-    rows = [(user, item) for user in range(10) for item in [*range(5), 100 + 2 * user, 101 + 2 * user]]
-    for vocabulary, n_hidden, n_shown in (("train", 1, 4), ("all", 2, 5)):
-        cut_ = cut(rows, HeldOutUsers(valid=2, test=2, targets=0.3, item_vocabulary=vocabulary))
-        assert set(Counter(user for user, _ in cut_.parts["test_target"]).values()) == {n_hidden}
-        assert set(Counter(user for user, _ in cut_.parts["test_history"]).values()) == {n_shown}
-        assert len(cut_.data.items) == (5 + 6 * 2 if vocabulary == "train" else 25)
 
 
 def test_what_it_cannot_do_it_says(cut):

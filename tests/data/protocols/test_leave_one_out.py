@@ -46,25 +46,6 @@ def test_what_is_bought_again_is_no_test_item_unless_asked_for(cut, again):
         assert sum(spec.counts(made.data).values()) == len(known)
 
 
-@pytest.mark.parametrize(
-    ("times", "valid", "test"),
-    [
-        ([5], None, None),
-        ([5, 6], None, None),
-        ([5, 6, 7], 1, 2),
-        ([7, 6, 5], 1, 0),
-        ([5, 5, 5], 1, 2),  # ties: the higher item is the later
-        ([9, 5, 9, 1], 0, 2),
-        ([-3, 2, 2, 2, -4], 2, 3),
-    ],
-)
-def test_users_of_one_to_five_interactions(cut, times, valid, test):
-    parts = cut(REGULAR + [(0, item, time) for item, time in enumerate(times)], LeaveOneOut()).parts
-    held_out = [next((item for user, item in parts[f"{part}_target"] if user == 0), None) for part in ("valid", "test")]
-    assert held_out == [valid, test]
-    assert sum(user == 0 for user, _ in parts["train"]) == len(times) - 2 * (valid is not None)
-
-
 @given(rows=rows_in_time, seed=st.integers(0, 2**40), shuffle=st.randoms(use_true_random=False))
 def test_a_random_one_of_each_user(cut, rows, seed, shuffle):
     rows = [row[:2] for row in rows]

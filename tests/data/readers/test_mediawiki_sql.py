@@ -16,7 +16,6 @@ from rankbench.data.cards import Read
 from rankbench.data.prepare import load
 from rankbench.data.raw import RawFile
 from rankbench.data.readers.mediawiki_sql import read
-from rankbench.data.readers.mediawiki_sql import rows as rows_of_table
 
 COLUMNS = {
     "pagelinks": ["pl_from", "pl_from_namespace", "pl_target_id"],
@@ -170,19 +169,6 @@ def test_links_are_those_of_dictionaries_whatever_the_form_of_the_dump(wiki, blo
     if suffix == ".sql.gz":
         contents = {table: gzip.compress(content) for table, content in contents.items()}
     assert links_of(contents, block, suffix) == resolved(wiki)
-
-
-TITLES = st.binary(max_size=30).filter(lambda title: not {*title} & {*b"\0\r\n\x1a"})
-
-
-@given(rows=st.lists(st.tuples(st.integers(-(10**17), 10**17), TITLES, st.none() | TITLES), min_size=1))
-def test_whatever_bytes_a_title_has_they_are_read_back(rows, tmp_path_factory):
-    path = tmp_path_factory.mktemp("titles") / "linktarget.sql"
-    path.write_bytes(dump("linktarget", rows))
-    raw = RawFile("all", path, "", Read(format="mediawiki-sql"), "file")
-    wanted = {"lt_title": pa.binary(), "lt_id": pa.int64(), "lt_namespace": pa.binary()}
-    found = [row for table in rows_of_table(raw, "linktarget", wanted) for row in table.to_pylist()]
-    assert [tuple(row.values()) for row in found] == [(last or b"", number, title) for number, title, last in rows]
 
 
 def test_quotes_may_be_doubled_and_other_tables_lie_between():
