@@ -41,7 +41,7 @@ EDGES = {
     },
     "leaderboard": {
         "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "ledger", "models", "reports",
-        "schema", "tracking",
+        "schema", "sweeps", "tracking",
     },
     "views": {"experiment", "schema", "sweeps", "tracking"},
     "api": {

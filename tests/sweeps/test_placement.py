@@ -152,7 +152,8 @@ with session(None, 1) as cluster:
         warnings.append(line)
         ray.kill(holder)
 
-    records = run_units(planned.search, environment, SweepStore(Path(sys.argv[1])), cluster, spec, lambda *_: None, warn=warn)
+    store = SweepStore(Path(sys.argv[1]))
+    records = run_units(planned.search, environment, store, cluster, spec.resources, lambda *_: None, warn=warn)
 print(json.dumps({"warnings": warnings, "finished": [record.finished for record in records]}))
 """
 

@@ -28,9 +28,10 @@ planned = plan(spec, environment, 1, "here")
 records = Path(sys.argv[1]) / "sweep" / "records"
 with session(None, 1) as cluster:
     from rankbench.sweeps.run_units import run_units
-    dense = run_units(planned.search, environment, SweepStore(records.parent.parent / "dense"), cluster, spec, lambda *_: None)
+    rest = cluster, spec.resources, lambda *_: None
+    dense = run_units(planned.search, environment, SweepStore(records.parent.parent / "dense"), *rest)
     small = replace(cluster, machines=(Machine(1, 505_000_000),))  # the matrix alone takes 320
-    tiled = run_units(planned.search, environment, SweepStore(records.parent), small, spec, lambda *_: None)
+    tiled = run_units(planned.search, environment, SweepStore(records.parent), small, *rest[1:])
 left = [path.name for path in records.parent.iterdir()]
 results = [[each.tiles, each.error, {name: value.mean for name, value in each.metrics.items()}] for each in (*dense, *tiled)]
 print(json.dumps({"results": results, "left": left}))

@@ -1,6 +1,8 @@
 """The end of a trial whose record is not seen at once, as in a folder of NFS that remembers that there was none."""
 
 import re
+import subprocess
+import sys
 import threading
 from socket import gethostname
 from types import SimpleNamespace
@@ -19,6 +21,7 @@ from rankbench.sweeps.sweep import open_sweep
 from rankbench.sweeps.trials import ends, trainable
 from rankbench.sweeps.trials.dispatch import Dispatch
 from rankbench.sweeps.trials.group import Group
+from rankbench.sweeps.trials.limits import OVERDUE
 from rankbench.tracking.record import write_record
 
 DATA = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
@@ -40,7 +43,7 @@ def ended(group):
     after = ends.TrialEnds(group, lambda unit, records, cached: told.append(records), print, again=True)
     after.on_trial_complete(1, [], trial := SimpleNamespace(config={"unit": 0}, get_error=str, get_pickled_error=str))
     assert after.lost in ([], [trial])
-    return told, after.reasons()
+    return told, after.units_lost()
 
 
 def test_a_record_that_appears_late_is_waited_for(group, environment):
@@ -59,8 +62,26 @@ def test_a_record_that_appears_late_is_waited_for(group, environment):
 
 def test_a_record_that_never_appears_is_that_of_a_lost_worker(group, monkeypatch):
     monkeypatch.setattr(ends, "VISIBLE", 0.5)
-    told, ((unit, reason),) = ended(group)
-    assert told == [] and unit is group.units[0] and "its record does not appear here" in reason
+    told, (lost,) = ended(group)
+    assert told == [] and lost.unit is group.units[0] and not lost.late and "its record does not appear here" in lost.reason
+
+
+def test_a_unit_over_its_limit_is_lost_for_that_reason(group, monkeypatch):
+    monkeypatch.setattr(ends, "VISIBLE", 0.0)
+    path = group.search.store.folder / OVERDUE / group.units[0].run_id
+    code = """
+import sys, time
+from pathlib import Path
+from rankbench.experiment.execution import Limit
+from rankbench.sweeps.trials.limits import Limits
+limits = Limits(Path(sys.argv[1]))
+limits.begin(Limit(0.5, "too long"))
+time.sleep(float(sys.argv[2]))
+"""
+    for wait, late in ((5, True), (0, False)):
+        done = subprocess.run([sys.executable, "-c", code, str(path), str(wait)], check=False)
+        (lost,) = ended(group)[1]
+        assert (done.returncode, lost.late, lost.reason == "too long") == (int(late), late, late)
 
 
 def test_nothing_counts_as_finished_without_a_record():

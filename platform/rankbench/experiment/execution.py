@@ -38,5 +38,15 @@ class Execution:
         return Context(self.executor or ThreadMap(self.n_threads), self.device, self.crew)
 
 
+@dataclass(frozen=True)
+class Limit:
+    """What a run yields before work that compiled code could make endless: unless it goes on within so many `seconds`, its
+    process is ended, and `late` is the reason of its failure.
+    """
+
+    seconds: float
+    late: str
+
+
 def ignore_progress(*_: Any) -> None:
     """Ignore progress."""

@@ -10,7 +10,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, singledispatch
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from rankbench.evaluation.summary import summarise
 from rankbench.experiment.by_tiles import rank_by_tiles
 from rankbench.experiment.divergence import rate_is_named
 from rankbench.experiment.estimate import Size, evaluations_every
-from rankbench.experiment.execution import Execution, ignore_progress
+from rankbench.experiment.execution import Execution, Limit, ignore_progress
 from rankbench.experiment.fit import Fitted, Progress, fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, now
@@ -53,10 +53,13 @@ def run(
     return result_of(run_stepwise(job, environment, execution or Execution(), progress))
 
 
+@singledispatch
 def run_stepwise(
     job: Job, environment: Environment, execution: Execution, progress: Progress = ignore_progress
-) -> Generator[list[Row], None, list[Outcome]]:
-    """Like `run`, but yield the curve so far after each iteration of an iterative method."""
+) -> Generator[list[Row] | Limit, None, list[Outcome]]:
+    """Like `run`, but yield the curve so far after each iteration of an iterative method. Other kinds of jobs register how they
+    are run; they may yield limits of time, too.
+    """
     started_at, seconds = now(), dict[str, float]()
     code_revision(), package_fingerprint()  # asked now, because another revision may be checked out before the fit ends
     reset_peak_memory()

@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 
 import pyarrow as pa
 
-from rankbench.cluster.machine import Needs, capacity
+from rankbench.cluster.machine import capacity
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
-from rankbench.core.errors import DownloadError, first_line, without_colours
+from rankbench.core.errors import DownloadError, without_colours
 from rankbench.data.availability import why_missing
 from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare, prepared_already
 from rankbench.experiment.estimate import Size, memory
-from rankbench.experiment.job import Job
 from rankbench.experiment.outcome import now
-from rankbench.leaderboard.attempt import Attempt, NotApplicableError, Rules
 from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.entrants import Entrant
+from rankbench.leaderboard.entry import GRACE, LATE, EntryJob, Rules
 from rankbench.leaderboard.results import Leaderboard, Result, Status
 from rankbench.ledger.claims import Claims
+from rankbench.ledger.line import measured_in
+from rankbench.schema.experiment import Resources
+from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.units import Unit
+from rankbench.tracking.record import RunRecord, read_per_user
 
-OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the budget does not count
-WARM_UP = 300.0  # seconds for a fit on made-up data, which compiles loops; a machine that is not busy needs some ten
-GRACE = 0.1  # share of the budget by which an entry may be late before its process is ended
 CLAIMS = ".claims"  # folder in that of the store: two commands that share the store need not share anything else
-LATE = f"the search had not ended after {1 + GRACE:.1f} times the budget"
+RUNS = "entries"  # folder of the results, of records until they are stored
 
 
 @dataclass(frozen=True)
 class Entry:
     """An entrant on a dataset, whose prepared data have the `fingerprint`. The budget `allowed` is `seconds` there, and
-    `results` is where the result is kept. What
-    is not known of data that are not prepared is None, or empty.
+    `results` is where the result is kept. What is not known of data that are not prepared is None, or empty.
     """
 
     entrant: Entrant
@@ -48,13 +48,14 @@ class Entry:
     results: Leaderboard
     fingerprint: str = ""
 
-    @property
-    def memory(self) -> int:
-        """Bytes that are reserved: those of a fit, and another model, because the search keeps the best one."""
+    def unit(self, rules: Rules) -> Unit:
+        """The entry as a fit that is run like any other. Its memory is that of a fit and of another model, because the search
+        keeps the best one.
+        """
         assert self.size is not None, "what runs is prepared"
-        config = self.entrant.config()
-        n_bytes = memory(Job(self.card, (config,), "train"), self.size)
-        return n_bytes + (4 * self.size.items**2 if config.spec.dense else 0)
+        job = EntryJob.of(self.entrant, self.card, self.allowed, rules, self.without_result(rules).key)
+        n_bytes = memory(job, self.size) + (4 * self.size.items**2 if job.configs[0].spec.dense else 0)
+        return Unit(job, rules.n_threads, n_bytes, self.seconds or 0.0)
 
     def without_result(self, rules: Rules, status: Status = "failed", reason: str = "") -> Result:
         """What the store says if the entry has no result."""
@@ -72,6 +73,22 @@ class Entry:
             reason=" ".join(without_colours(reason).split())[:300],
             started_at=now(),
         )
+
+    def result(self, record: RunRecord, rules: Rules) -> Result:
+        """What the store says after the entry was run. Only what may be the fault of the machine has failed."""
+        searched, reason = record.searched, record.error or ""
+        if searched is None:
+            return self.without_result(rules, "over budget" if reason == LATE else "failed", reason)
+        if searched.refused:
+            return self.without_result(rules, "not applicable", reason)
+        # Processes are ended a little late, and an answer may come before; the clock of the entry itself is exact.
+        if not in_time(record.seconds["all"], self.seconds or 0.0):
+            return self.without_result(rules, "over budget", LATE)
+        about = asdict(searched) | measured_in(record) | {"method": record.method, "params": record.params}
+        del about["refused"]
+        if "without_history" not in record.users:
+            about["users"] = {}  # so that lines are those of the time before the field
+        return replace(self.without_result(rules, "finished"), **about)
 
 
 @dataclass(frozen=True)
@@ -149,58 +166,53 @@ def run(
     Several commands may share a store: each begins what no other one has begun, and `on_other` is told of the entries that
     another one runs, or has run since the plan was made.
     """
-    from rankbench.cluster.timed_actors import Work, run_timed  # imports Ray, which reads the variables that the session sets
+    from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
-    begun: list[Entry] = []
+    entries, units = dict[str, Entry](), list[Unit]()
+    runs = SweepStore(environment.results / RUNS)
 
     def keep(entry: Entry, result: Result, per_user: pa.Table | None = None) -> None:
         entry.results.add(result, per_user)
         on_done(result)
 
-    def works(claims: dict[Path, Claims]) -> Iterator[Work]:
-        for entry in todo.left:
-            wanted, seconds = entry.without_result(rules), entry.seconds or 0.0
-            if not capacity(Needs(rules.n_threads, entry.memory), cluster.machines):
-                # A larger machine tries it again.
-                keep(entry, entry.without_result(rules, "failed", f"needs {entry.memory / 1e9:.0f} GB of memory"))
-                continue
-            of_store = claims[entry.results.folder]
-            if not of_store.take(str(wanted.key)):
-                on_other(entry)
-                continue
-            entry.results.read_again(Result, wanted.dataset)
-            if entry.results.find(wanted):
-                of_store.release(str(wanted.key))
-                on_other(entry)
-                continue
-            begun.append(entry)
-            yield Work(
-                Attempt,
-                (entry.entrant, entry.card, entry.allowed, rules, environment),
-                (("load", OUTSIDE), ("warm_up", WARM_UP), ("search", (1 + GRACE) * seconds), ("test", OUTSIDE)),
-                entry.memory,
-            )
+    for entry in todo.left:
+        unit = entry.unit(rules)
+        if capacity(unit.needs, cluster.machines):
+            entries[unit.run_id] = entry
+            units.append(unit)
+        else:
+            # A larger machine tries it again.
+            keep(entry, entry.without_result(rules, "failed", f"needs {unit.memory_bytes / 1e9:.0f} GB of memory"))
 
-    n_slots = max(1, sum(machine.cpus // rules.n_threads for machine in cluster.machines))
     with ExitStack() as held:
         folders = {entry.results.folder for entry in todo.left}
         claims = {folder: held.enter_context(Claims(folder / CLAIMS)) for folder in folders}
-        for number, ending in run_timed(works(claims), rules.n_threads, n_slots):
-            entry = begun[number]
-            if ending.kind == "answer" and in_time(ending.answer[0]):
-                keep(entry, *ending.answer)
-            elif ending.kind == "answer" or (ending.kind == "late" and ending.at == "search"):
-                # Processes are ended a little late, and an answer may come before; the clock of the entry itself is exact.
-                keep(entry, entry.without_result(rules, "over budget", LATE))
-            elif isinstance(ending.error, NotApplicableError):
-                keep(entry, entry.without_result(rules, "not applicable", str(ending.error)))
-            else:
-                # Whatever else went wrong may be the fault of the machine, so it is tried again.
-                reason = first_line(ending.error) if ending.error else ""
-                keep(entry, entry.without_result(rules, "failed", reason))
-            claims[entry.results.folder].release(str(entry.without_result(rules).key))
+
+        def begins(unit: Unit) -> bool:
+            entry, of_store = entries[unit.run_id], claims[entries[unit.run_id].results.folder]
+            if of_store.take(unit.run_id):
+                wanted = entry.without_result(rules)
+                entry.results.read_again(Result, wanted.dataset)
+                if not entry.results.find(wanted):
+                    return True
+                of_store.release(unit.run_id)
+            on_other(entry)
+            return False
+
+        def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
+            """Store an entry; a command that was killed may have left its record."""
+            if cached and not begins(unit):
+                return
+            (record,), entry, folder = records, entries[unit.run_id], runs.records / unit.run_id
+            result = entry.result(record, rules)
+            keep(entry, result, read_per_user(folder) if result.finished else None)
+            shutil.rmtree(folder)
+            claims[entry.results.folder].release(unit.run_id)
+
+        resources = Resources(cpus=rules.n_threads, nodes=1)
+        run_units(units, environment, runs, cluster, resources, done, in_order=True, may_begin=begins)
 
 
-def in_time(result: Result) -> bool:
-    """Whether an entry that was measured had ended in its time."""
-    return result.seconds["all"] <= (1 + GRACE) * result.budget
+def in_time(seconds: float, budget: float) -> bool:
+    """Whether an entry that took `seconds` had ended in its time."""
+    return seconds <= (1 + GRACE) * budget

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict
 
-from rankbench.tracking.record import Measured
+from rankbench.tracking.record import Measured, RunRecord
 
 PACKAGES = ("torch", "numpy", "scipy")  # whose versions can change a result
 
@@ -65,6 +65,21 @@ class MeasuredFit(Line):
 
     def measured(self, metric: str) -> Measured:
         return Measured(*self.metrics[metric])
+
+
+def measured_in(record: RunRecord) -> dict[str, Any]:
+    """Return the fields of a MeasuredFit that the record of a finished run has, but for method and parameters."""
+    return {
+        "fingerprint": record.dataset.fingerprint,
+        "metrics": {name: (each.mean, each.low, each.high) for name, each in record.metrics.items()},
+        "users": record.users,
+        "iterations": record.iterations,
+        "seconds": record.seconds,
+        "peak_memory_gb": record.peak_memory_bytes / 1e9,
+        "threads": record.threads,
+        "started_at": record.started_at,
+        **origin(record.environment),
+    }
 
 
 def origin(environment: Mapping[str, Any]) -> dict[str, Any]:

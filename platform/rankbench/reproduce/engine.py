@@ -167,7 +167,9 @@ def run_alone(
             done(unit, records, cached)
             budgeted.on_records(unit, records, store.records, [served] * len(records))
 
-        run_units([unit], environment, store, cluster, spec, both, warn=budgeted.on_progress, running=budgeted.running)
+        run_units(
+            [unit], environment, store, cluster, spec.resources, both, warn=budgeted.on_progress, running=budgeted.running
+        )
 
     with _until(deadline, budgeted.running):
         for fit in untimed(rows, budgeted.evidence):
@@ -254,7 +256,10 @@ def _run(
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
     spec, running = row.table.spec, budgeted.running
-    run_units(planned, environment, store, cluster, spec, done, warn=budgeted.on_progress, running=running, in_order=True)
+    run_units(
+        planned, environment, store, cluster, spec.resources, done, spec.search,
+        warn=budgeted.on_progress, running=running, in_order=True,
+    )  # fmt: skip
 
 
 def _folder_of_search(row: PaperRow, on: str, environment: Environment) -> Path:

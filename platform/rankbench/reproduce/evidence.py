@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from rankbench.experiment.job import MethodConfig
 from rankbench.ledger.ledger import Ledger
-from rankbench.ledger.line import Line, origin
+from rankbench.ledger.line import Line, measured_in
 from rankbench.reproduce.ledger_records import Part, StoredClaim, StoredFit, StoredNeighbours, StoredSearch, StoredStudy
 from rankbench.tracking.record import Measured, RunRecord
 
@@ -73,28 +73,25 @@ class Evidence(Ledger):
 
 def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -> StoredFit:
     """Return the line of a finished run of `config`."""
+    measured = measured_in(record) | {
+        "metrics": {name: _rounded(m) for name, m in record.metrics.items()},
+        "seconds": {name: round(value, 2) for name, value in record.seconds.items()},
+        "peak_memory_gb": round(record.peak_memory_bytes / 1e9, 2),
+    }
     return StoredFit(
         dataset=record.dataset.name,
         card=card,
-        fingerprint=record.dataset.fingerprint,
         method=record.method,
         params=used_params(config),
         fit_on=record.fit_on,
         seed=record.seed,
         dtype=record.dtype,
-        metrics={name: _rounded(m) for name, m in record.metrics.items()},
-        users=record.users,
         counts=record.dataset.counts,
-        iterations=record.iterations,
-        seconds={name: round(value, 2) for name, value in record.seconds.items()},
         fit_shared_by=record.fit_shared_by,
-        peak_memory_gb=round(record.peak_memory_bytes / 1e9, 2),
-        threads=record.threads,
         device=record.device,
         idle=idle,
-        started_at=record.started_at,
         run=record.id,
-        **origin(record.environment),
+        **measured,
     )
 
 

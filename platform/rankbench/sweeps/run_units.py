@@ -14,7 +14,7 @@ from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
 from rankbench.core.files import make_folder
 from rankbench.experiment.outcome import failure
-from rankbench.schema.experiment import ExperimentSpec
+from rankbench.schema.experiment import Resources, SearchSpec
 from rankbench.sweeps.placement import adapted, require_machine
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.running import Running
@@ -23,6 +23,7 @@ from rankbench.sweeps.store import OUTGOING, SweepStore
 from rankbench.sweeps.trials.dispatch import Dispatch
 from rankbench.sweeps.trials.ends import NODE_LOST
 from rankbench.sweeps.trials.group import Group
+from rankbench.sweeps.trials.limits import OVERDUE
 from rankbench.sweeps.trials.trainable import CHECKPOINTS, SPILL
 from rankbench.sweeps.trials.tuner import run_group
 from rankbench.sweeps.units import AdaptiveSearch, Unit
@@ -33,6 +34,7 @@ from rankbench.tracking.record import RunRecord, find_record
 # How often a unit is run if its worker is lost, because it was killed or had too little memory; and how often in all: that its
 # node was lost is no fault of the unit, since cheap machines may be taken away at any moment.
 ATTEMPTS, ROUNDS = 2, 10
+NO_SEARCH = SearchSpec()
 
 
 def run_units(
@@ -40,14 +42,16 @@ def run_units(
     environment: Environment,
     store: SweepStore,
     session: Session,
-    spec: ExperimentSpec,
+    resources: Resources,
     on_done: OnDone,
+    spec: SearchSpec = NO_SEARCH,
     searches: Sequence[AdaptiveSearch] = (),
     earlier: Earlier | None = None,
     warn: Callable[[str], None] = lambda line: None,
     usage: Usage | None = None,
     running: Running | None = None,
     in_order: bool = False,
+    may_begin: Callable[[Unit], bool] = lambda unit: True,
 ) -> list[RunRecord]:
     """Run all units, and those that `searches` draw, as trials of Ray Tune; returns a record for each of their settings.
 
@@ -55,11 +59,11 @@ def run_units(
     has a finished record there or in an `earlier` sweep, or if its search stopped it. `warn` is called if trials wait for long
     or get several nodes, `usage` counts the time of the processors, and `running` knows how far the fits are. Large units
     start first, so that all end at about the same time; `in_order`: the units start in their order, for a caller who may end
-    before all are done.
+    before all are done. `may_begin` is asked of a unit when its turn comes; if it says no, the unit is left out.
     Raises StorageError if a unit needs more memory than any machine has, ConfigError if no machine has the rest.
     """
     make_folder(store.folder)  # which every node must see
-    search, records = Search(store, spec.search), store.records
+    search, records, losses, failures = Search(store, spec), store.records, Counter[str](), Counter[str]()
     running = running or Running()
     running.expect(len(units) + sum(each.trials for each in searches))
     to_run = []
@@ -68,7 +72,13 @@ def run_units(
         on_done(unit, results, cached)
         running.end()
 
-    machines, resources = session.machines, spec.resources
+    def begins(unit: Unit) -> bool:
+        if unit.run_id in losses or may_begin(unit):
+            return True
+        running.end()
+        return False
+
+    machines = session.machines
     units = [adapted(unit, machines, resources) for unit in units]
     searches = [replace(each, draft=adapted(each.draft, machines, resources)) for each in searches]
     for unit in units:
@@ -96,27 +106,29 @@ def run_units(
         search.open([each], lag=concurrent if len(searches) > 1 else 2 * concurrent - 1)
     usage = usage or Usage()
     usage.offer(machines)
-    group_searches, losses, failures = searches, Counter[str](), Counter[str]()
+    group_searches = searches
     for number in range(1, ROUNDS + 1):
         if not to_run and not group_searches:
             break
-        group = Group(to_run, group_searches, search, Dispatch(machines, limit), in_order)
+        group = Group(to_run, group_searches, search, Dispatch(machines, limit), begins, in_order)
         lost = run_group(group, environment, session, ended, warn, usage, running, again=number < ATTEMPTS)
         to_run, group_searches = [], []
-        for unit, reason in lost:
+        for end in lost:
+            unit = end.unit
             losses[unit.run_id] += 1
-            failures[unit.run_id] += reason != NODE_LOST
-            if number < ROUNDS and failures[unit.run_id] < ATTEMPTS:
+            failures[unit.run_id] += end.reason != NODE_LOST
+            if not end.late and number < ROUNDS and failures[unit.run_id] < ATTEMPTS:
                 to_run.append(unit)
                 continue
-            give_up(unit, store, f"{reason} (the worker was lost {losses[unit.run_id]} times)")
+            times = "" if end.late else f" (the worker was lost {losses[unit.run_id]} times)"
+            give_up(unit, store, end.reason + times)
             ended(unit, records_of(unit, records), False)
     # Interrupted fits of other calls go on from checkpoints in the same folder.
     for unit in (*units, *search.drawn):
         shutil.rmtree(store.folder / CHECKPOINTS / unit.run_id, ignore_errors=True)
     with suppress(OSError):  # not empty, or none
         (store.folder / CHECKPOINTS).rmdir()
-    for name in (SPILL, OUTGOING):
+    for name in (SPILL, OUTGOING, OVERDUE):
         shutil.rmtree(store.folder / name, ignore_errors=True)
     ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)
     return [record for record in (find_record(records / name) for name in ids) if record]

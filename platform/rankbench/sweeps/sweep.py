@@ -198,8 +198,9 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
 
                 usage = Usage()
                 finished = run_units(
-                    fixed, environment, store, cluster, spec, done, adaptive, earlier, listener.warn, usage, progress.running
-                )
+                    fixed, environment, store, cluster, spec.resources, done, spec.search, adaptive, earlier,
+                    listener.warn, usage, progress.running,
+                )  # fmt: skip
                 if usage.share is not None:
                     used[name] = round(usage.share, 3)
                 return finished

@@ -56,6 +56,21 @@ class DatasetInfo:
 
 
 @dataclass(frozen=True)
+class Searched:
+    """What a run within a budget of time did before its measurement: it tried settings, of which the best had the value `valid`
+    on the validation set, and fitted it with `seeds`. `by_seed`: means on test of the metric that chose. `traits`: those of the
+    train part. `refused`: the method cannot be measured on these data, and nothing else is known.
+    """
+
+    valid: float = 0.0
+    tried: int = 0
+    seeds: tuple[int, ...] = ()
+    by_seed: tuple[float, ...] = ()
+    traits: dict[str, float] = field(default_factory=dict)
+    refused: bool = False
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """A setting that was fitted and measured once, with JSON values only. `status`: finished, failed, or stopped early because
     other trials of its arm did better; `error` is the reason.
@@ -66,7 +81,8 @@ class RunRecord:
     `fit_shared_by` settings share a fit, each states all of its time. `tiles`: rows per tile if the item-item matrix did not
     fit into memory and was solved by tiles in a file. `peak_memory_bytes`: resident memory.
     `groups`: means of the users with and without a history, if there are both.
-    `workers`: processes that made the gradient steps together; their memory does not count.
+    `workers`: processes that made the gradient steps together; their memory does not count. `searched`: for an entry of a
+    leaderboard, whose metrics are means over its seeds.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -96,6 +112,7 @@ class RunRecord:
     threads: int = 0
     workers: int = 1
     device: str = "cpu"
+    searched: Searched | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     started_at: str = ""
     format: Literal[1] = FORMAT
@@ -173,6 +190,8 @@ def record_content(record: RunRecord) -> dict[str, Any]:
     content = asdict(record)
     if not record.dataset.fingerprint:
         content["dataset"] = {"name": record.dataset.name}
+    if record.searched is None:
+        del content["searched"]
     return content
 
 

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from ray import tune
@@ -13,6 +14,7 @@ from ray.tune.experiment import Trial
 
 from rankbench.sweeps.search import OnDone, records_of
 from rankbench.sweeps.trials.group import Group
+from rankbench.sweeps.trials.limits import OVERDUE, why_late
 from rankbench.sweeps.units import Unit
 
 VISIBLE = 90.0  # seconds until every host sees a new file; NFS may remember for a minute that there was none
@@ -28,6 +30,15 @@ _CAUSES = {  # part of a message of Ray → what it means
     "SYSTEM_ERROR": _DIED,
     "died unexpectedly": _DIED,
 }
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A unit whose worker was lost, and why. `late`: it was ended because the unit went over its limit of time."""
+
+    unit: Unit
+    reason: str
+    late: bool = False
 
 
 class TrialEnds(tune.Callback):
@@ -59,7 +70,7 @@ class TrialEnds(tune.Callback):
         unit = self.group.unit_of(trial)
         self.group.search.end(unit)
         self.lost.append(trial)  # Tune stores the error of a trial after it has called this
-        if self.again:
+        if self.again and not self._why_late(unit):
             self.warn(f"{unit.title}: its worker was lost; the trial is run again after the others, from its checkpoint if any")
 
     def _has_records(self, unit: Unit) -> bool:
@@ -75,13 +86,17 @@ class TrialEnds(tune.Callback):
                 [*search.records.iterdir()]  # reading the folder makes a client of NFS forget that it has not found a name
             time.sleep(0.5)
 
-    def reasons(self) -> list[tuple[Unit, str]]:
-        """The units whose worker was lost, with the reason. Tune must have ended, and its folder must still exist."""
-        errors = [str(trial.get_error() or trial.get_pickled_error() or "") for trial in self.lost]
-        return [
-            (self.group.unit_of(trial), cause(error.strip().splitlines()))
-            for trial, error in zip(self.lost, errors, strict=True)
-        ]
+    def units_lost(self) -> list[Lost]:
+        """The units whose worker was lost. Tune must have ended, and its folder must still exist."""
+        lost = []
+        for trial in self.lost:
+            unit, error = self.group.unit_of(trial), str(trial.get_error() or trial.get_pickled_error() or "")
+            late = self._why_late(unit)
+            lost.append(Lost(unit, late or cause(error.strip().splitlines()), late is not None))
+        return lost
+
+    def _why_late(self, unit: Unit) -> str | None:
+        return why_late(self.group.search.store.folder / OVERDUE / unit.run_id)
 
 
 def cause(lines: Sequence[str]) -> str:

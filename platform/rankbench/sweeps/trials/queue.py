@@ -42,6 +42,8 @@ class Queue(Searcher):
             config: dict[str, Any] = {candidate.kind: candidate.position, "nodes": candidate.request.needs.nodes}
             if candidate.kind == "unit":
                 self.lineup.take(chosen)
+                if not self.group.begins(self.group.units[candidate.position]):
+                    continue
             else:
                 self.next_search = candidate.position + 1
                 self.remaining[candidate.position] -= 1

@@ -22,7 +22,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import StorageError
 from rankbench.core.memory import Spill
 from rankbench.core.plugins import Shipment
-from rankbench.experiment.execution import Execution
+from rankbench.experiment.execution import Execution, Limit
 from rankbench.experiment.outcome import failure
 from rankbench.experiment.run import run_stepwise
 from rankbench.fitting.checkpoints import Checkpoints
@@ -31,6 +31,7 @@ from rankbench.fitting.drive import Row
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
 from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.trials.limits import OVERDUE, Limits
 from rankbench.sweeps.trials.reports import ITERATION, VALID
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 
@@ -68,7 +69,7 @@ class UnitTrainable(tune.Trainable):
     ) -> None:
         self.units, self.searches, self.environment = planned.units, planned.searches, environment.here()
         self.store, self.prunes = store.here(self.environment), prunes
-        self.run: Generator[list[Row], None, None] | None = None
+        self.run: Generator[list[Row] | Limit, None, None] | None = None
         self._set_unit(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -80,6 +81,7 @@ class UnitTrainable(tune.Trainable):
         """Close a run that the scheduler has stopped."""
         if self.run:
             self.run.close()
+            self.limits.end()
             self.run = None
             shutil.rmtree(self._checkpoints, ignore_errors=True)
 
@@ -87,6 +89,7 @@ class UnitTrainable(tune.Trainable):
         unit = self.units[config["unit"]] if "unit" in config else self.searches[config["search"]].unit(config["values"])
         self.unit = replace(unit, nodes=config["nodes"])
         self._checkpoints = self.store.folder / CHECKPOINTS / self.unit.run_id
+        self.limits = Limits(self.store.folder / OVERDUE / self.unit.run_id)
         self.written: set[str] = set()  # ids of the records of settings that are measured
         self.reported = 0  # number of evaluations that the driver already has
         self.reported_at = time.monotonic()
@@ -99,6 +102,9 @@ class UnitTrainable(tune.Trainable):
             self.run = self._start()
         try:
             for curve in self.run:
+                if isinstance(curve, Limit):
+                    self.limits.begin(curve)
+                    continue
                 if self.prunes and self.unit.can_end_early and "valid" in curve[-1]:
                     # A fit that was resumed reports the evaluations before its checkpoint, too.
                     rows = [row for row in curve if "valid" in row][self.reported :]
@@ -112,6 +118,7 @@ class UnitTrainable(tune.Trainable):
             for config in self.unit.job.configs:
                 if self.unit.job.run_id(config) not in self.written:  # a full disk may end a trial between two of its records
                     self.records.write(failure(self.unit.job, config, error), None)
+        self.limits.end()
         self.run = None
         return {"done": True}
 
@@ -120,7 +127,7 @@ class UnitTrainable(tune.Trainable):
         valid = next((row["valid"] for row in reversed(curve) if "valid" in row), None)
         return {ITERATION: curve[-1]["iteration"]} | ({} if valid is None else {VALID: valid})
 
-    def _start(self) -> Generator[list[Row], None, None]:
+    def _start(self) -> Generator[list[Row] | Limit, None, None]:
         unit, checkpoints, spill = self.unit, None, None
         if isinstance(unit.job.configs[0].spec, Iterative):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY, discard=True)

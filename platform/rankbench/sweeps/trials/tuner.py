@@ -20,7 +20,7 @@ from rankbench.core.errors import ClusterError, RankbenchError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.search import OnDone
-from rankbench.sweeps.trials.ends import TrialEnds
+from rankbench.sweeps.trials.ends import Lost, TrialEnds
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.nodes import Nodes
 from rankbench.sweeps.trials.queue import Queue
@@ -29,7 +29,6 @@ from rankbench.sweeps.trials.scheduler import Scheduler
 from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.trials.waiting import Waiting
-from rankbench.sweeps.units import Unit
 from rankbench.sweeps.usage import Usage
 
 skip_usage_statistics()
@@ -44,9 +43,9 @@ def run_group(
     usage: Usage,
     running: Running,
     again: bool,
-) -> list[tuple[Unit, str]]:
-    """Run the units of a group, planned and drawn; returns those whose worker was lost, with the reason. `again`: whether
-    they will be run again.
+) -> list[Lost]:
+    """Run the units of a group, planned and drawn; returns those whose worker was lost. `again`: whether they will be run
+    again.
     """
     units, searches, search = group.units, group.searches, group.search
     of_units = [group.shared(unit) for unit in units]
@@ -104,7 +103,7 @@ def run_group(
             tuner.fit()
         except TuneError as error:
             raise _told(error) from None
-        return ends.reasons()
+        return ends.units_lost()
 
 
 def _told(error: TuneError) -> RankbenchError:

@@ -1,4 +1,4 @@
-"""What an entrant reaches on a dataset within a budget of seconds: search on the validation set, final fits, one test.
+"""An entry of a leaderboard is a job: what an entrant reaches on a dataset within a budget of seconds.
 
 The clock runs while fits are computed and measured on the validation set. Before that, the data are read and a fit on a few
 made-up interactions compiles the loops; after that, the models are measured on test, which decides nothing.
@@ -6,10 +6,13 @@ made-up interactions compiles the loops; after that, the models are measured on 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,19 +21,21 @@ import scipy.sparse as sp
 from rankbench.core import threads
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, RankbenchError
+from rankbench.core.memory import memory_errors_are_clear
+from rankbench.core.plugins import guarded
 from rankbench.core.rng import stream
 from rankbench.data.cards import Card
-from rankbench.data.prepare import Dataset, prepare
+from rankbench.data.prepare import prepare
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import counts_of_users
 from rankbench.evaluation.metrics import MetricSet, PerUser, measure
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.estimate import Size, evaluations_every
-from rankbench.experiment.execution import Execution
-from rankbench.experiment.fit import fit_stepwise
+from rankbench.experiment.execution import Execution, Limit, ignore_progress
+from rankbench.experiment.fit import Progress, fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
-from rankbench.experiment.outcome import now
-from rankbench.experiment.run import require_fold_in
+from rankbench.experiment.outcome import Outcome, base_record, describe, failure, now
+from rankbench.experiment.run import require_fold_in, run_stepwise
 from rankbench.experiment.watch import ValidationSet, ranked, valid_users
 from rankbench.fitting.drive import Validation, result_of
 from rankbench.fitting.method import Iterative
@@ -39,15 +44,18 @@ from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.candidate import Candidate, Fit, Measure
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.race import race
-from rankbench.leaderboard.results import Result
 from rankbench.leaderboard.traits import traits
-from rankbench.tracking.environment import describe_environment, peak_memory, reset_peak_memory
-from rankbench.tracking.record import per_user_table
+from rankbench.tracking.environment import peak_memory, reset_peak_memory
+from rankbench.tracking.record import Measured, Searched, per_user_table
 
 DTYPE = "float32"
 WARM_USERS, WARM_ITEMS = 60, 80  # of the made-up data
 WARM_SETTINGS = 4  # settings that are fitted on them, because a parameter such as weight_decay selects other loops
 OVER = 0.02  # share of the budget by which the last repeat may be late
+OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the budget does not count
+WARM_UP = 300.0  # seconds for a fit on made-up data, which compiles loops; a machine that is not busy needs some ten
+GRACE = 0.1  # share of the budget by which an entry may be late before its process is ended
+LATE = f"the search had not ended after {1 + GRACE:.1f} times the budget"
 
 
 @dataclass(frozen=True)
@@ -63,16 +71,63 @@ class Rules:
     seed: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class EntryJob(Job):
+    """A race of the settings of an `entrant` within the budget `allowed`, by `rules`. Its only config is the entrant's default.
+
+    `key`: what the result depends on, as in the ledger.
+    """
+
+    entrant: Entrant
+    allowed: Budget
+    rules: Rules
+    key: tuple[Any, ...]
+    stage: str = "entry"
+
+    @classmethod
+    def of(cls, entrant: Entrant, card: Card, allowed: Budget, rules: Rules, key: tuple[Any, ...] = ()) -> EntryJob:
+        parts = {"fit_on": "train", "metrics": rules.metrics, "seed": rules.seed}
+        return cls(card, (entrant.config(),), **parts, entrant=entrant, allowed=allowed, rules=rules, key=key)
+
+    @property
+    def title(self) -> str:
+        return f"{self.card.name}: {self.entrant.name}"
+
+    def run_id(self, config: MethodConfig) -> str:
+        digest = hashlib.sha256(json.dumps(self.key, default=str).encode()).hexdigest()[:10]
+        return f"{self.stage}-{self.card.name}-{self.entrant.name}-{digest}"
+
+
 class NotApplicableError(ConfigError):
     """The method says of itself that it cannot be measured on these data."""
 
 
-class Attempt:
-    """One entry of a leaderboard, in four calls: `load`, `warm_up`, `search` and `test`. All errors are those of the fits."""
+@run_stepwise.register
+def run_entry(
+    job: EntryJob, environment: Environment, execution: Execution, progress: Progress = ignore_progress
+) -> Generator[Limit, None, list[Outcome]]:
+    """Run an entry. All errors are those of the fits, but that the method cannot be measured here is an outcome."""
+    with memory_errors_are_clear(job.title), guarded(job.title), threads.pinned(execution.n_threads):
+        attempt = Attempt(job, environment)
+        try:
+            yield Limit(OUTSIDE, f"load had not ended after {OUTSIDE:,.0f} s")
+            attempt.load()
+            yield Limit(WARM_UP, f"warm-up had not ended after {WARM_UP:,.0f} s")
+            attempt.warm_up()
+            yield Limit((1 + GRACE) * attempt.budget, LATE)
+            attempt.search()
+        except NotApplicableError as error:
+            return [Outcome(replace(failure(job, job.configs[0], error), searched=Searched(refused=True)))]
+        yield Limit(OUTSIDE, f"test had not ended after {OUTSIDE:,.0f} s")
+        return [attempt.test()]
 
-    def __init__(self, entrant: Entrant, card: Card, allowed: Budget, rules: Rules, environment: Environment):
-        self.entrant, self.card, self.allowed, self.rules, self.environment = entrant, card, allowed, rules, environment
-        self.execution = Execution(rules.n_threads)
+
+class Attempt:
+    """One entry, in four calls: `load`, `warm_up`, `search` and `test`. All errors are those of the fits."""
+
+    def __init__(self, job: EntryJob, environment: Environment):
+        self.job, self.entrant, self.rules, self.environment = job, job.entrant, job.rules, environment
+        self.execution = Execution(self.rules.n_threads)
         self.tried: list[Candidate] = []
         self.models: dict[int, Recommender] = {}
         self.started_at = now()
@@ -80,13 +135,12 @@ class Attempt:
     def load(self) -> None:
         """Read the data. Raises NotApplicableError if the method cannot be measured on these data."""
         reset_peak_memory()
-        self.dataset: Dataset = prepare(self.card, self.environment)
+        self.dataset = prepare(self.job.card, self.environment)
         split = self.dataset.split
         self.X = split.fit_matrix("train")
-        self.budget = self.allowed.seconds(self.X.nnz)
-        config = self.entrant.config()
+        self.budget = self.job.allowed.seconds(self.X.nnz)
         try:
-            require_fold_in((config,), split.holdout("test", "train"), self.X, self.card.name)
+            require_fold_in(self.job.configs, split.holdout("test", "train"), self.X, self.dataset.name)
         except ConfigError as error:
             raise NotApplicableError(str(error)) from None
         self.valid = split.holdout("valid", "train")
@@ -95,9 +149,8 @@ class Attempt:
 
     def warm_up(self) -> None:
         """Fit made-up data for an iteration and rank them, so that the clock does not measure imports and compilation."""
-        with threads.pinned(self.rules.n_threads):
-            for config in self.settings[:WARM_SETTINGS]:
-                self._fit_made_up(config)
+        for config in self.settings[:WARM_SETTINGS]:
+            self._fit_made_up(config)
 
     def search(self) -> None:
         """Search the setting and fit it with the further seeds, within the budget.
@@ -108,74 +161,58 @@ class Attempt:
         rules = self.rules
         seeds = rules.seeds if self.entrant.spec.seeded else rules.seeds[:1]
         settings = iter(self.settings)
-        with threads.pinned(rules.n_threads):
-            winner = race(partial(self._next_candidate, settings, seeds[0]), self._left, len(seeds) - 1)
-            self.search_seconds = time.perf_counter() - self.begun
-            if winner is None or winner.model is None:
-                reasons = {each.failure for each in self.tried if each.failure}
-                refused = bool(self.tried) and all(each.refused for each in self.tried)
-                kind = NotApplicableError if refused else RankbenchError
-                raise kind(f"no fit had a result: {'; '.join(sorted(reasons)) or 'no time'}")
-            self.winner = winner
-            self.chosen = self._final(winner)
-            self.models[seeds[0]] = winner.model
-            expected = winner.seconds_to_best
-            for seed in seeds[1:]:
-                if self._left() < (1 - OVER) * expected:
-                    break
-                start = time.perf_counter()
-                model = self._repeat(seed)
-                if model is None:
-                    break
-                self.models[seed] = model
-                expected = time.perf_counter() - start
+        winner = race(partial(self._next_candidate, settings, seeds[0]), self._left, len(seeds) - 1)
+        self.search_seconds = time.perf_counter() - self.begun
+        if winner is None or winner.model is None:
+            reasons = {each.failure for each in self.tried if each.failure}
+            refused = bool(self.tried) and all(each.refused for each in self.tried)
+            kind = NotApplicableError if refused else RankbenchError
+            raise kind(f"no fit had a result: {'; '.join(sorted(reasons)) or 'no time'}")
+        self.winner = winner
+        self.chosen = self._final(winner)
+        self.models[seeds[0]] = winner.model
+        expected = winner.seconds_to_best
+        for seed in seeds[1:]:
+            if self._left() < (1 - OVER) * expected:
+                break
+            start = time.perf_counter()
+            model = self._repeat(seed)
+            if model is None:
+                break
+            self.models[seed] = model
+            expected = time.perf_counter() - start
         self.seconds = time.perf_counter() - self.begun
 
-    def test(self) -> tuple[Result, pa.Table]:
-        """Measure the models on test. Returns the result, and each metric of each user, its mean over the seeds."""
+    def test(self) -> Outcome:
+        """Measure the models on test. Returns a record of the chosen setting, and each metric of each user, both as means over
+        the seeds.
+        """
         begun = time.perf_counter()
         holdout = self.dataset.split.holdout("test", "train")
         counts = np.bincount(self.X.indices, minlength=self.X.shape[1])
-        metrics = self.rules.metrics
-        with threads.pinned(self.rules.n_threads):
-            measured = [
-                measure(
-                    ranked([model], holdout, metrics.k, metrics.auc)[0],
-                    holdout.target,
-                    counts,
-                    metrics,
-                    self.X,
-                    holdout.history,
-                )
-                for model in self.models.values()
-            ]
+        metrics, measured = self.rules.metrics, list[PerUser]()
+        for model in self.models.values():
+            ranking = ranked([model], holdout, metrics.k, metrics.auc)[0]
+            measured.append(measure(ranking, holdout.target, counts, metrics, self.X, holdout.history))
         mean = PerUser(
             measured[0].users,
             {name: np.mean([each.values[name] for each in measured], axis=0) for name in measured[0].values},
             {name: float(np.mean([each.overall[name] for each in measured])) for name in measured[0].overall},
             measured[0].weights,  # they depend on the data alone
         )
-        about = describe_environment()
-        by_seed = [float(each.values[self.rules.metric].mean()) for each in measured]
-        result = Result(
-            dataset=self.card.name,
-            card=self.card.content_key(),
-            fingerprint=self.dataset.fingerprint,
-            entrant=self.entrant.name,
-            rules=self.entrant.key,
-            allowed=str(self.allowed),
-            budget=self.budget,
-            method=self.chosen.method,
-            params=self.entrant.given(self.chosen),
-            metric=self.rules.metric,
+        searched = Searched(
             valid=self.winner.value,
             tried=len(self.tried),
             seeds=tuple(self.models),
-            iterations=self.winner.iterations,
-            metrics={name: (each.mean, each.low, each.high) for name, each in summarise(mean, 0).items()},
-            by_seed=tuple(by_seed),
-            users=counts_of_users(holdout) if holdout.cold.any() else {},
+            by_seed=tuple(float(each.values[self.rules.metric].mean()) for each in measured),
             traits=traits(self.X),
+        )
+        record = replace(
+            base_record(self.job, self.chosen, describe(self.dataset), self.started_at),
+            params=self.entrant.given(self.chosen),
+            metrics={name: Measured(each.mean, each.low, each.high) for name, each in summarise(mean, 0).items()},
+            users=counts_of_users(holdout),
+            iterations=self.winner.iterations,
             seconds={
                 "search": self.search_seconds,
                 "all": self.seconds,
@@ -183,13 +220,10 @@ class Attempt:
                 "test": time.perf_counter() - begun,
             },
             threads=self.rules.n_threads,
-            peak_memory_gb=peak_memory() / 1e9,
-            cpu=str(about["machine"]["cpu"]),
-            revision=about["revision"],
-            versions={name: about["packages"][name] for name in ("torch", "numpy", "scipy")},
-            started_at=self.started_at,
+            peak_memory_bytes=peak_memory(),
+            searched=searched,
         )
-        return result, per_user_table(self.dataset.users.take(pa.array(mean.users)), mean.columns)
+        return Outcome(record, per_user_table(self.dataset.users.take(pa.array(mean.users)), mean.columns))
 
     def _left(self) -> float:
         return self.budget - (time.perf_counter() - self.begun)
@@ -206,7 +240,7 @@ class Attempt:
     def _fit(self, config: MethodConfig, seed: int, measure_valid: Measure | None = None) -> Fit:
         validation = None
         if measure_valid and config.stopping:
-            job = Job(self.card, (config,), "train", "valid", seed=seed)
+            job = Job(self.job.card, (config,), "train", "valid", seed=seed)
             validation = Validation(measure_valid, config.stopping, evaluations_every(job, self.size))
         # The Gram is shared by the fits of this entry only: which others ran before in this process must not matter.
         data = (self.dataset.fingerprint, "train", id(self))
