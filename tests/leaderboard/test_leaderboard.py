@@ -139,7 +139,7 @@ def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
         "broken": "failed",
     }  # fmt: skip
     assert results["refuses"]["reason"] == "no fit had a result: these data are not to my taste"
-    assert results["broken"]["reason"] == "(pid=7) no module named none"
+    assert results["broken"]["reason"] == "ImportError: (pid=7) no module named none"
     assert results["copy"]["metrics"] == results["popularity"]["metrics"]
     assert all(each["seconds"]["all"] <= 1.1 * each["budget"] for each in results.values() if each["status"] == "finished")
     lines = (tmp_path / "results" / "leaderboard" / "synthetic.entries.jsonl").read_text().splitlines()

@@ -110,8 +110,8 @@ def run_units(
     for number in range(1, ROUNDS + 1):
         if not to_run and not group_searches:
             break
-        group = Group(to_run, group_searches, search, Dispatch(machines, limit), begins, in_order)
-        lost = run_group(group, environment, session, ended, warn, usage, running, again=number < ATTEMPTS)
+        group = Group(to_run, group_searches, search, Dispatch(machines, limit), in_order)
+        lost = run_group(group, environment, session, ended, warn, usage, running, number < ATTEMPTS, begins)
         to_run, group_searches = [], []
         for end in lost:
             unit = end.unit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,15 +14,12 @@ from rankbench.sweeps.units import AdaptiveSearch, Unit
 
 @dataclass
 class Group:
-    """The units of one Tuner: planned ones by position, drawn ones by the id of their trial. `begins` is asked of a planned one
-    when its turn comes; those for which it says no are left out.
-    """
+    """The units of one Tuner: planned ones by position, drawn ones by the id of their trial."""
 
     units: list[Unit]
     searches: list[AdaptiveSearch]
     search: Search
     dispatch: Dispatch
-    begins: Callable[[Unit], bool] = lambda unit: True
     in_order: bool = False
     drawn: dict[str, Unit] = field(default_factory=dict)
 

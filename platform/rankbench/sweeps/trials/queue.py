@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,17 @@ from rankbench.sweeps.search import OnDone
 from rankbench.sweeps.trials.dispatch import Request
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.lineup import Candidate, Lineup
+from rankbench.sweeps.units import Unit
 
 
 class Queue(Searcher):
     """Suggests the planned units, the largest first or in their order, and draws of each adaptive search in turn, as the
-    dispatch allows.
+    dispatch allows. `begins` is asked of a planned unit when its turn comes; it is left out if the answer is no.
     """
 
-    def __init__(self, group: Group, on_done: OnDone):
+    def __init__(self, group: Group, on_done: OnDone, begins: Callable[[Unit], bool] = lambda unit: True):
         super().__init__()
-        self.group, self.on_done = group, on_done
+        self.group, self.on_done, self.begins = group, on_done, begins
         self.lineup = Lineup(group)
         self.next_search = 0
         self.remaining = [each.trials for each in group.searches]
@@ -42,7 +43,7 @@ class Queue(Searcher):
             config: dict[str, Any] = {candidate.kind: candidate.position, "nodes": candidate.request.needs.nodes}
             if candidate.kind == "unit":
                 self.lineup.take(chosen)
-                if not self.group.begins(self.group.units[candidate.position]):
+                if not self.begins(self.group.units[candidate.position]):
                     continue
             else:
                 self.next_search = candidate.position + 1

@@ -29,6 +29,7 @@ from rankbench.sweeps.trials.scheduler import Scheduler
 from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.trials.waiting import Waiting
+from rankbench.sweeps.units import Unit
 from rankbench.sweeps.usage import Usage
 
 skip_usage_statistics()
@@ -43,9 +44,10 @@ def run_group(
     usage: Usage,
     running: Running,
     again: bool,
+    begins: Callable[[Unit], bool],
 ) -> list[Lost]:
     """Run the units of a group, planned and drawn; returns those whose worker was lost. `again`: whether they will be run
-    again.
+    again. `begins`: as in `Queue`.
     """
     units, searches, search = group.units, group.searches, group.search
     of_units = [group.shared(unit) for unit in units]
@@ -75,7 +77,7 @@ def run_group(
             trainable,
             tune_config=tune.TuneConfig(
                 num_samples=len(units) + sum(each.trials for each in searches),
-                search_alg=Queue(group, on_done),
+                search_alg=Queue(group, on_done, begins),
                 scheduler=Scheduler(group),
                 trial_dirname_creator=lambda trial: trial.trial_id,
                 # A worker starts once and runs trial after trial: its imports take longer than a small fit.
