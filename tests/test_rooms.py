@@ -32,8 +32,7 @@ EDGES = {
     "contracts": {"core", "data", "evaluation", "experiment", "fitting", "losses", "models", "solvers"},
     "studies": {"core", "data", "experiment", "kernels", "losses", "reports", "training"},
     "sweeps": {
-        "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "schema", "solvers", "tracking",
-        "training",
+        "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "schema", "tracking", "training",
     },
     "reproduce": {
         "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "ledger", "reports", "schema",
@@ -43,14 +42,13 @@ EDGES = {
         "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "ledger", "models", "reports",
         "schema", "sweeps", "tracking",
     },
-    "views": {"experiment", "schema", "sweeps", "tracking"},
     "api": {
         "cluster", "core", "data", "evaluation", "experiment", "judge", "leaderboard", "reports", "schema", "sweeps",
-        "tracking", "views",
+        "tracking",
     },
     "cli": {
         "api", "cluster", "contracts", "core", "data", "evaluation", "experiment", "fitting", "judge",
-        "leaderboard", "reports", "reproduce", "schema", "studies", "sweeps", "tracking", "training", "views",
+        "leaderboard", "reports", "reproduce", "schema", "studies", "sweeps", "tracking", "training",
     },
 }  # fmt: skip
 HEAVY = {

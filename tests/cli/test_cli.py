@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from rankbench.cli import _main, _stopped, app
-from rankbench.views.phases import phase_progress
+from rankbench.sweeps.views.phases import phase_progress
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -142,7 +142,7 @@ def test_an_interrupted_fit_says_how_to_go_on(home, capsys, monkeypatch, command
 
 
 def test_an_interrupt_that_a_library_swallowed_is_raised_again(monkeypatch):
-    monkeypatch.setattr("rankbench.views.phases.SIGNALS", [signal.SIGINT])
+    monkeypatch.setattr("rankbench.sweeps.views.phases.SIGNALS", [signal.SIGINT])
     with pytest.raises(KeyboardInterrupt), phase_progress() as progress:
         progress("fit", 1, 2)
 

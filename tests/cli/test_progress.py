@@ -12,8 +12,8 @@ from rankbench.experiment.job import Job, configure
 from rankbench.experiment.outcome import failure
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.units import Unit
-from rankbench.views import phases
-from rankbench.views.sweep_view import SweepView
+from rankbench.sweeps.views import phases
+from rankbench.sweeps.views.sweep_view import SweepView
 
 pytestmark = pytest.mark.usefixtures("home")
 

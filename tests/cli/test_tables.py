@@ -9,7 +9,7 @@ from rich.text import Text
 
 from rankbench.cli import console
 from rankbench.cli.console import print_table
-from rankbench.views.plain_console import PlainConsole
+from rankbench.sweeps.views.plain_console import PlainConsole
 
 HEADER = ["dataset", "model", "ndcg@20", "95 % interval", "setting", "fit s"]
 BODY = [

@@ -11,11 +11,11 @@ from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.outcome import failure
-from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.contest import Entry, Plan, run
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import LATE, Rules
 from rankbench.leaderboard.results import Leaderboard, Result
+from rankbench.sweeps.search.budget import Budget
 from rankbench.tracking.record import Searched, find_record, write_record
 
 RULES = Rules("ndcg@20", MetricSet(("ndcg@20",)))

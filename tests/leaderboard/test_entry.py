@@ -10,9 +10,9 @@ from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
-from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import Attempt, EntryJob, Rules
+from rankbench.sweeps.search.budget import Budget
 
 RULES = Rules("ndcg@10", metric_set(("ndcg", "recall"), (10,)), seeds=(0, 1))
 

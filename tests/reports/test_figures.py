@@ -28,7 +28,7 @@ from rankbench.reports.figures import (
 )  # fmt: skip
 from rankbench.reports.rows import Cell, ReportRow
 from rankbench.reports.tables import Table
-from rankbench.views.notebook import drawing
+from rankbench.sweeps.views.notebook import drawing
 
 from ..pictures import size_of
 

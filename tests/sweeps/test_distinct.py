@@ -4,7 +4,7 @@ import pytest
 
 from rankbench.core.errors import ConfigError
 from rankbench.schema.space import expand
-from rankbench.sweeps.distinct import distinct_settings
+from rankbench.sweeps.search.random_draws import distinct_settings
 
 
 @pytest.mark.parametrize("trials", [3, 8, 24])

@@ -11,7 +11,7 @@ from rankbench.core.errors import DataError
 from rankbench.core.storage import Storage
 from rankbench.schema.shared_sweeps import FILES, copy_sweep
 from rankbench.sweeps import parts
-from rankbench.sweeps.draws import Draws
+from rankbench.sweeps.search.draws import Draws
 from rankbench.sweeps.store import SweepStore
 
 PARAMS = st.fixed_dictionaries({"tau": st.floats(0.01, 1), "k": st.integers(1, 9), "kind": st.sampled_from(["a", "b", None])})

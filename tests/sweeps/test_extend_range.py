@@ -8,9 +8,9 @@ import pytest
 from rankbench.experiment.run import run
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.stored_sweep import read_sweep
-from rankbench.sweeps.extend_range import edges, ends_of, one_step_beyond, settings_beyond
 from rankbench.sweeps.options import SweepOptions
 from rankbench.sweeps.request import SweepRequest
+from rankbench.sweeps.search.extend_range import edges, ends_of, one_step_beyond, settings_beyond
 from rankbench.sweeps.sweep import Listener, run_sweep
 
 

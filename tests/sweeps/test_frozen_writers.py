@@ -16,8 +16,8 @@ from rankbench.cli import _main
 from rankbench.core.attempts import FolderAttempt, Superseded
 from rankbench.core.storage import Storage
 from rankbench.schema.shared_sweeps import claimed_run, copy_records_from, copy_sweep
-from rankbench.sweeps.draws import Draws
 from rankbench.sweeps.heartbeat import last_heartbeat
+from rankbench.sweeps.search.draws import Draws
 from rankbench.sweeps.store import Claim, SweepStore
 from rankbench.tracking.record import DatasetInfo, RunRecord, read_record
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbench.schema.experiment import SearchSpec
-from rankbench.sweeps.halving import Halving
+from rankbench.sweeps.search.halving import Halving
 
 # The values of up to 12 trials at their evaluations; few different ones, so that some are equal.
 CURVES = st.lists(st.lists(st.integers(0, 5).map(float), min_size=1, max_size=12), min_size=1, max_size=12)

@@ -15,8 +15,8 @@ from rankbench.core.errors import ConfigError
 from rankbench.sweeps import heartbeat
 from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, last_heartbeat, request_stop, require_vacant
 from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.views.sweep_view import summary
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
-from rankbench.views.sweep_view import summary
 
 RECORD = RunRecord("run", "ease", {}, DatasetInfo("data"), "train", "valid", 0, "float32", metrics={"ndcg@20": Measured(0.2)})
 

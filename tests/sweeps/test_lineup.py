@@ -11,7 +11,7 @@ from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.experiment.job import Job, configure
 from rankbench.schema.experiment import SearchSpec
-from rankbench.sweeps.search import Search
+from rankbench.sweeps.search.stage import Search
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trials import dispatch as dispatching
 from rankbench.sweeps.trials import queue as queueing

@@ -15,7 +15,7 @@ from rankbench.schema.shared_sweeps import copy_records_from, stored_ids, stored
 from rankbench.schema.stored_sweep import find_sweep, read_sweep
 from rankbench.sweeps import reuse
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.search import Search, results_of
+from rankbench.sweeps.search.stage import Search, results_of
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import folder_to_resume, open_sweep
 from rankbench.sweeps.units import Unit

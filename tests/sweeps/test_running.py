@@ -17,9 +17,9 @@ from rankbench.sweeps.trials.reports import ITERATION, VALID, Reports
 from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import Unit
-from rankbench.views import live, sweep_view
-from rankbench.views.live import SHOWN, ReproduceView, running_lines
-from rankbench.views.sweep_view import SweepView
+from rankbench.sweeps.views import live, sweep_view
+from rankbench.sweeps.views.live import SHOWN, ReproduceView, running_lines
+from rankbench.sweeps.views.sweep_view import SweepView
 
 pytestmark = pytest.mark.usefixtures("home")
 

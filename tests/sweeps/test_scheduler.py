@@ -9,7 +9,7 @@ from rankbench.core.environment import Environment
 from rankbench.data.cards import load_card
 from rankbench.experiment.job import Job, configure
 from rankbench.schema.experiment import SearchSpec
-from rankbench.sweeps.search import Search
+from rankbench.sweeps.search.stage import Search
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trials import scheduler as scheduling
 from rankbench.sweeps.trials.dispatch import Dispatch

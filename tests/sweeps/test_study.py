@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankbench.schema.experiment import SearchSpec
-from rankbench.sweeps.study import Study
+from rankbench.sweeps.search.study import Study
 
 SPACE = {
     "tau": {"uniform": [0.05, 0.3]},

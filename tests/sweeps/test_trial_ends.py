@@ -15,7 +15,7 @@ from rankbench.experiment.run import run
 from rankbench.schema.experiment import experiment_of_words
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.plan import plan
-from rankbench.sweeps.search import Search
+from rankbench.sweeps.search.stage import Search
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import open_sweep
 from rankbench.sweeps.trials import ends, trainable

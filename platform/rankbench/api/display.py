@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from rankbench.api.run_sweep import Display
 from rankbench.experiment.execution import ignore_progress
 from rankbench.experiment.fit import Progress
-from rankbench.views.notebook import FitInNotebook, SweepInNotebook, in_notebook
-from rankbench.views.phases import err, phase_progress
-from rankbench.views.sweep_view import SweepView
+from rankbench.sweeps.views.notebook import FitInNotebook, SweepInNotebook, in_notebook
+from rankbench.sweeps.views.phases import err, phase_progress
+from rankbench.sweeps.views.sweep_view import SweepView
 
 OnCurve = Callable[[Sequence[Mapping[str, float]]], None]
 

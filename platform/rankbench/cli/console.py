@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rankbench.views.phases import SIGNALS, clock, err, phase_progress
-from rankbench.views.plain_console import PlainConsole, as_cell
+from rankbench.sweeps.views.phases import SIGNALS, clock, err, phase_progress
+from rankbench.sweeps.views.plain_console import PlainConsole, as_cell
 
 __all__ = [
     "SIGNALS", "Json", "clock", "epilog", "err", "out", "phase_progress", "print_json", "print_table", "program",

@@ -19,7 +19,7 @@ def show_plan(request: SweepRequest, json: bool) -> None:
     """Print what a sweep would run, or what is left of the one that it resumes."""
     from rankbench.sweeps.dry_run import dry_run, fits_of
     from rankbench.sweeps.sweep import folder_to_resume
-    from rankbench.views.sweep_view import left_out
+    from rankbench.sweeps.views.sweep_view import left_out
 
     plan, node = request.plan(), request.memory
     begun = folder_to_resume(plan, request.environment) if request.options.resume else None

@@ -61,8 +61,8 @@ def report(
     from rankbench.reports.tables import as_json, render
     from rankbench.schema.find import find
     from rankbench.sweeps.sweep import comparisons
+    from rankbench.sweeps.views.plain_console import visible
     from rankbench.tracking.links import RunLinks
-    from rankbench.views.plain_console import visible
 
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
     environment = Environment.from_env()

@@ -62,8 +62,8 @@ def reproduce(
     from rankbench.core.environment import Environment
     from rankbench.reproduce.agenda import agenda
     from rankbench.reproduce.agenda import reproduce as work_on
+    from rankbench.sweeps.views.live import ReproduceView
     from rankbench.tracking.labels import Labels
-    from rankbench.views.live import ReproduceView
 
     options.check()
     environment = Environment.from_env()

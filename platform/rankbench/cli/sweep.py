@@ -66,8 +66,8 @@ def sweep(
     from rankbench.core.environment import Environment
     from rankbench.core.errors import DownloadError
     from rankbench.sweeps.request import SweepRequest
+    from rankbench.sweeps.views.sweep_view import SweepView
     from rankbench.tracking.labels import Labels
-    from rankbench.views.sweep_view import SweepView
 
     request = SweepRequest.of_words(options, Environment.from_env(), plugin or [])
     ask = can_ask((yes, json, dry_run))
@@ -125,7 +125,7 @@ def status(
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import last_heartbeat
     from rankbench.sweeps.store import SweepStore
-    from rankbench.views.live import SHOWN
+    from rankbench.sweeps.views.live import SHOWN
 
     environment = Environment.from_env()
     stored = read_sweep(find_sweep(name, environment))

@@ -16,13 +16,13 @@ from rankbench.core.threads import available_cpus, require_threads
 from rankbench.data.cards import Card, card_names, load_card
 from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set
 from rankbench.experiment.methods import families
-from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.contest import Entry, Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.entry import Rules
 from rankbench.leaderboard.options import LeaderboardOptions
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.tracked import send
+from rankbench.sweeps.search.budget import Budget
 from rankbench.tracking.mlflow_sink import MlflowSink
 
 FOLDER = "leaderboard"  # beside the experiment files, or in the results folder

@@ -19,13 +19,13 @@ from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare, prepared_already
 from rankbench.experiment.estimate import Size, memory
 from rankbench.experiment.outcome import now
-from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.entry import GRACE, LATE, EntryJob, Rules
 from rankbench.leaderboard.results import Leaderboard, Result, Status
 from rankbench.ledger.claims import Claims
 from rankbench.ledger.line import measured_in
 from rankbench.schema.experiment import Resources
+from rankbench.sweeps.search.budget import Budget
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord, read_per_user

@@ -40,11 +40,11 @@ from rankbench.experiment.watch import ValidationSet, ranked, valid_users
 from rankbench.fitting.drive import Validation, result_of
 from rankbench.fitting.method import Iterative
 from rankbench.fitting.recommenders import Recommender
-from rankbench.leaderboard.budget import Budget
-from rankbench.leaderboard.candidate import Candidate, Fit, Measure
 from rankbench.leaderboard.entrants import Entrant
-from rankbench.leaderboard.race import race
 from rankbench.leaderboard.traits import traits
+from rankbench.sweeps.search.budget import Budget
+from rankbench.sweeps.search.candidate import Candidate, Fit, Measure
+from rankbench.sweeps.search.race import race
 from rankbench.tracking.environment import peak_memory, reset_peak_memory
 from rankbench.tracking.record import Measured, Searched, per_user_table
 

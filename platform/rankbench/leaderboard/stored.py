@@ -14,10 +14,10 @@ from rankbench.evaluation.metrics import metric_set, require_better_if_larger
 from rankbench.experiment.methods import families
 from rankbench.leaderboard.agenda import store_folder
 from rankbench.leaderboard.board import Board, comparable
-from rankbench.leaderboard.budget import Budget
 from rankbench.leaderboard.options import BoardOptions, Selection, ShowOptions
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import Told, write_site, write_summary
+from rankbench.sweeps.search.budget import Budget
 
 
 def board(options: ShowOptions, environment: Environment, skipped: list[str] | None = None) -> Board:

@@ -23,7 +23,7 @@ from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import Part, StoredFit
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
 from rankbench.reproduce.simulations import Simulation, card_key
-from rankbench.sweeps.distinct import distinct_settings
+from rankbench.sweeps.search.random_draws import distinct_settings
 from rankbench.sweeps.units import Unit, units
 
 Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again"]

@@ -12,8 +12,8 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.reproduce.ledger_records import Part, StoredSearch
 from rankbench.reproduce.required_fits import PaperRow
-from rankbench.sweeps.distinct import distinct_settings
-from rankbench.sweeps.extend_range import STEPS, edges, one_step_beyond
+from rankbench.sweeps.search.extend_range import STEPS, edges, one_step_beyond
+from rankbench.sweeps.search.random_draws import distinct_settings
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
 

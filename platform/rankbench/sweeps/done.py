@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankbench.experiment.job import MethodConfig
-from rankbench.sweeps.draws import Draws
 from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.reuse import Earlier
-from rankbench.sweeps.search import results_of
+from rankbench.sweeps.search.draws import Draws
+from rankbench.sweeps.search.stage import results_of
 from rankbench.sweeps.sweep import choose, final_settings
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.tracking.record import RunRecord

@@ -18,7 +18,7 @@ from rankbench.schema.experiment import Resources, SearchSpec
 from rankbench.sweeps.placement import adapted, require_machine
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.running import Running
-from rankbench.sweeps.search import OnDone, Search, records_of, results_of
+from rankbench.sweeps.search.stage import OnDone, Search, records_of, results_of
 from rankbench.sweeps.store import OUTGOING, SweepStore
 from rankbench.sweeps.trials.dispatch import Dispatch
 from rankbench.sweeps.trials.ends import NODE_LOST

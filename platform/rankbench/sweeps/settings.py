@@ -11,7 +11,7 @@ from rankbench.data.cards import Card
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
-from rankbench.sweeps.distinct import distinct_settings
+from rankbench.sweeps.search.random_draws import distinct_settings
 from rankbench.sweeps.units import can_score
 
 

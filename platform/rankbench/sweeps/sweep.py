@@ -33,11 +33,11 @@ from rankbench.schema.stored_sweep import (
 )
 from rankbench.schema.sweep_id import new_id
 from rankbench.sweeps.comparisons import compare_finals
-from rankbench.sweeps.extend_range import STEPS, ends_of, settings_beyond
 from rankbench.sweeps.heartbeat import Heartbeat, Progress, require_vacant
 from rankbench.sweeps.plan import Plan, with_both_recalls
 from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.reuse import Earlier, other_plugins
+from rankbench.sweeps.search.extend_range import STEPS, ends_of, settings_beyond
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import AdaptiveSearch, Unit, part_of_refit, units
 from rankbench.sweeps.usage import Usage

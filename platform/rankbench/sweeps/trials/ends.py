@@ -12,7 +12,7 @@ from typing import Any
 from ray import tune
 from ray.tune.experiment import Trial
 
-from rankbench.sweeps.search import OnDone, records_of
+from rankbench.sweeps.search.stage import OnDone, records_of
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.limits import OVERDUE, why_late
 from rankbench.sweeps.units import Unit

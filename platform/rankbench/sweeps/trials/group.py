@@ -7,7 +7,7 @@ from typing import Any
 
 from rankbench.cluster.machine import Needs, can_run_together
 from rankbench.sweeps.placement import shared_needs
-from rankbench.sweeps.search import Search
+from rankbench.sweeps.search.stage import Search
 from rankbench.sweeps.trials.dispatch import Dispatch
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 

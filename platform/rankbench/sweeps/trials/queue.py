@@ -9,7 +9,7 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from rankbench.sweeps.search import OnDone
+from rankbench.sweeps.search.stage import OnDone
 from rankbench.sweeps.trials.dispatch import Request
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.lineup import Candidate, Lineup

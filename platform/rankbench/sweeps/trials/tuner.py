@@ -19,7 +19,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ClusterError, RankbenchError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.sweeps.running import Running
-from rankbench.sweeps.search import OnDone
+from rankbench.sweeps.search.stage import OnDone
 from rankbench.sweeps.trials.ends import Lost, TrialEnds
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.nodes import Nodes

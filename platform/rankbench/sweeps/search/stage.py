@@ -11,9 +11,9 @@ from rankbench.experiment.outcome import stopped
 from rankbench.fitting.drive import Row
 from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import SearchSpec
-from rankbench.sweeps.draws import Draws
+from rankbench.sweeps.search.draws import Draws
+from rankbench.sweeps.search.study import Study
 from rankbench.sweeps.store import SweepStore
-from rankbench.sweeps.study import Study
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.tracking.record import RunRecord, find_record
 

@@ -16,10 +16,10 @@ from typing import Any, Self
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.units import Unit
+from rankbench.sweeps.views.live import running_lines
+from rankbench.sweeps.views.phases import clock
+from rankbench.sweeps.views.sweep_view import summary
 from rankbench.tracking.record import RunRecord
-from rankbench.views.live import running_lines
-from rankbench.views.phases import clock
-from rankbench.views.sweep_view import summary
 
 EVERY = 1.0  # seconds between two updates; a drawing takes about 0.05 s
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # Okabe & Ito, for all eyes

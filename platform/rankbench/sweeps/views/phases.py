@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from rankbench.views.plain_console import PlainConsole
+from rankbench.sweeps.views.plain_console import PlainConsole
 
 LINE_EVERY = 30.0  # seconds between two lines of progress where no terminal shows a bar
 SIGNALS: list[int] = []  # SIGINT and SIGTERM received by the command line

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.leaderboard.race import WIDTH, race
+from rankbench.sweeps.search.race import WIDTH, race
 
 
 @dataclass

@@ -22,7 +22,7 @@ from optuna.trial import TrialState
 
 from rankbench.core.rng import stream
 from rankbench.schema.experiment import SearchSpec
-from rankbench.sweeps.halving import Halving
+from rankbench.sweeps.search.halving import Halving
 
 Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
 Values = tuple[tuple[str, Any], ...]  # names and values of drawn parameters, sorted

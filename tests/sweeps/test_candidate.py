@@ -10,7 +10,7 @@ from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit_stepwise
 from rankbench.experiment.job import configure
 from rankbench.fitting.drive import Validation
-from rankbench.leaderboard.candidate import Candidate
+from rankbench.sweeps.search.candidate import Candidate
 
 
 @pytest.mark.parametrize("method", ["rg2-newton", "ials"])

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankbench.experiment.divergence import divergence
-from rankbench.views.live import LiveView
-from rankbench.views.phases import clock, err
+from rankbench.sweeps.views.live import LiveView
+from rankbench.sweeps.views.phases import clock, err
 
 if TYPE_CHECKING:
     from rankbench.schema.stored_sweep import NotAvailable

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rankbench.sweeps.running import Running, RunningFit
-from rankbench.views.phases import clock, err
+from rankbench.sweeps.views.phases import clock, err
 
 SHOWN = 6  # fits that are shown; a cluster runs hundreds
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from rankbench.core.errors import DataError
 from rankbench.core.files import atomic_file, disk_errors_are_clear, make_folder
-from rankbench.sweeps.parts import Parts
+from rankbench.sweeps.search.parts import Parts
 from rankbench.sweeps.store import SweepStore
 
 
