@@ -8,8 +8,8 @@ import pytest
 
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.storage import Storage
-from rankbench.data.availability import raw_data
 from rankbench.data.cards import load_card
+from rankbench.data.describe import raw_data
 from rankbench.data.prepare import load, prepare
 
 ROWS = "".join(f"{u},{i},1\n" for u in range(12) for i in range(u % 3, 12, 1 + u % 2))

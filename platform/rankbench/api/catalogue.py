@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from rankbench.core.environment import Environment
-from rankbench.data.availability import raw_data
 from rankbench.data.cards import card_names, read_card
+from rankbench.data.describe import raw_data
 from rankbench.experiment.methods import method, registered
 
 

@@ -24,7 +24,7 @@ def show_downloads(request: SweepRequest, ask: bool) -> None:
 
     With `ask`, several downloads are confirmed. Raises ConfigError if they are declined.
     """
-    from rankbench.data.availability import raw_data
+    from rankbench.data.describe import raw_data
     from rankbench.schema.datasets import card_of
 
     entries, environment = enumerate(request.spec.datasets), request.environment

@@ -30,9 +30,8 @@ app = typer.Typer(
 def list_(json: Json = False, plugin: Plugin = None) -> None:
     """List all datasets with their sizes, prepared here or as published, and the locations of their raw data."""
     from rankbench.core.environment import Environment
-    from rankbench.data.availability import raw_data
     from rankbench.data.cards import card_names, load_card
-    from rankbench.data.describe import sizes
+    from rankbench.data.describe import raw_data, sizes
 
     environment = Environment.from_env()
     rows = []

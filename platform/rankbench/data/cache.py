@@ -32,32 +32,23 @@ class Entry:
 
 def entries(environment: Environment) -> list[Entry]:
     """Everything in the cache."""
-    result = []
+    found: list[tuple[str, str, Path]] = []
     for path in sorted((environment.data / "prepared").glob("*")):
         if path.name.startswith(".tmp-"):
-            result.append(Entry("unfinished", path.name, path, size_of(path)))
+            found.append(("unfinished", path.name, path))
         elif (path / "manifest.json").is_file():  # anything else is not of this program
-            result.append(
-                Entry("prepared" if _is_current(path) else "stale", path.name.rpartition("-")[0], path, size_of(path))
-            )
-    for folder in sorted((environment.data / "raw").glob("*")):
-        result += [
-            Entry(
-                "unfinished" if ".part" in path.suffixes or path.name.startswith(".tmp-") else "raw",
-                folder.name,
-                path,
-                size_of(path),
-            )
-            for path in sorted(folder.glob("*"))
-            if path.suffix != ".lock"
-        ]
+            found.append(("prepared" if _is_current(path) else "stale", path.name.rpartition("-")[0], path))
+    for path in sorted((environment.data / "raw").glob("*/*")):
+        if path.suffix != ".lock":
+            is_whole = ".part" not in path.suffixes and not path.name.startswith(".tmp-")
+            found.append(("raw" if is_whole else "unfinished", path.parent.name, path))
     for folder in sorted((environment.data / own.FOLDER).glob("*")):
         name = next((path.stem for path in folder.glob("*.yaml")), folder.name)
-        result.append(Entry("unfinished" if folder.name.startswith(".tmp-") else "own", name, folder, size_of(folder)))
+        found.append(("unfinished" if folder.name.startswith(".tmp-") else "own", name, folder))
     checksum_file = environment.data / checksums.FILE
     if checksum_file.is_file():
-        result.append(Entry("checksums", "", checksum_file, size_of(checksum_file)))
-    return result
+        found.append(("checksums", "", checksum_file))
+    return [Entry(*each, size_of(each[-1])) for each in found]
 
 
 def clean(chosen: list[Entry]) -> list[Entry]:

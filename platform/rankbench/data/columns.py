@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -132,17 +134,23 @@ def _converted(column: pa.ChunkedArray, convert: Callable, expected: str, locate
         return convert(column)
     except pa.ArrowInvalid:
         pass
-    first, end = 0, len(column)  # the first bad row lies in [first, end); bisected
-    while end - first > 1:
-        middle = (first + end) // 2
-        try:
-            convert(column.slice(first, middle - first))
-            first = middle
-        except pa.ArrowInvalid:
-            end = middle
+    first = first_bad(len(column), lambda n: convert(column.slice(0, n)))
     value = column[first].as_py()
     advice = ADVICE if re.search(MISSING_TEXT, str(value)) else ""
     raise DataError(f"{locate(first)}: expected {expected}, found {printable(repr(value))}{advice}")
+
+
+def first_bad(n_rows: int, read: Callable[[int], Any]) -> int:
+    """The first row, from 0, of which `read(n)`, which reads n rows, raises ValueError (as pa.ArrowInvalid is); bisected."""
+
+    def is_bad(row: int) -> bool:
+        try:
+            read(row + 1)
+        except ValueError:
+            return True
+        return False
+
+    return bisect_left(range(n_rows - 1), True, key=is_bad)
 
 
 def require_type(name: str, kind: pa.DataType, column: str, source: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,7 +147,8 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
     log.info("downloading %s", without_query(remote.url))
     if stale:
         cached.unlink(missing_ok=True)
-        _forget(environment.data / "lock.json", f"{card.name}/{cached.name}")
+        with _first_checksums(environment.data / "lock.json") as known:
+            known.pop(f"{card.name}/{cached.name}", None)
     try:
         download(remote.url, cached, remote.sha256, remote.md5, progress)
     except DataError as error:
@@ -180,32 +183,27 @@ def _verified(
     digest = actual["sha256"]
     # Users may edit a file beside a card; its checksum goes into the fingerprint, not into the lock file.
     if sha256 is None and md5 is None and origin != "file":
-        _compare_with_lock(environment.data / "lock.json", f"{card.name}/{path.name}", digest, path)
+        lock_file = environment.data / "lock.json"
+        with _first_checksums(lock_file) as known:
+            first = known.setdefault(f"{card.name}/{path.name}", digest)
+        if first != digest:
+            raise DataError(
+                f"{path}: sha256 is {digest}, but {first} when first fetched ({lock_file}); "
+                "the data changed: restore them, or remove that line to accept the change"
+            )
     return digest
 
 
-def _forget(lock_file: Path, key: str) -> None:
-    with FileLock(lock_file.with_suffix(".lock")):
-        if key in (locked := _locked(lock_file)):
-            write_json(lock_file, {name: digest for name, digest in locked.items() if name != key})
-
-
-def _locked(lock_file: Path) -> dict[str, str]:
-    try:
-        return json.loads(lock_file.read_text(encoding="utf-8")) if lock_file.is_file() else {}
-    except ValueError:
-        raise DataError(f"{lock_file}: damaged; restore it, or delete it to accept the files as they are") from None
-
-
-def _compare_with_lock(lock_file: Path, key: str, digest: str, path: Path) -> None:
-    """Raise DataError if `digest` is not the one that the lock file has for `key`; an unknown key is added."""
+@contextmanager
+def _first_checksums(lock_file: Path) -> Iterator[dict[str, str]]:
+    """The checksums of files at their first fetch, by card and file name; what is changed in them is written."""
     make_folder(lock_file.parent)
     with FileLock(lock_file.with_suffix(".lock")):
-        locked = _locked(lock_file)
-        if key not in locked:
-            write_json(lock_file, locked | {key: digest})
-        elif locked[key] != digest:
-            raise DataError(
-                f"{path}: sha256 is {digest}, but {locked[key]} when first fetched ({lock_file}); "
-                "the data changed: restore them, or remove that line to accept the change"
-            )
+        try:
+            known = json.loads(lock_file.read_text(encoding="utf-8")) if lock_file.is_file() else {}
+        except ValueError:
+            raise DataError(f"{lock_file}: damaged; restore it, or delete it to accept the files as they are") from None
+        before = dict(known)
+        yield known
+        if known != before:
+            write_json(lock_file, known)

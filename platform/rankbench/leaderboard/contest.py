@@ -14,8 +14,8 @@ from rankbench.cluster.machine import capacity
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DownloadError, without_colours
-from rankbench.data.availability import why_missing
 from rankbench.data.cards import Card
+from rankbench.data.describe import why_missing
 from rankbench.data.prepare import prepare, prepared_already
 from rankbench.experiment.estimate import Size, memory
 from rankbench.experiment.outcome import now

@@ -15,8 +15,8 @@ from rankbench.core.errors import ConfigError, DownloadError, RankbenchError
 from rankbench.core.files import require_writable
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus
-from rankbench.data.availability import why_missing
 from rankbench.data.cards import Card, load_card
+from rankbench.data.describe import why_missing
 from rankbench.data.prepare import prepare, prepared_already
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size

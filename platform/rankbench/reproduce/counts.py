@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import get_args
 
 from rankbench.core.environment import Environment
-from rankbench.data.availability import raw_data
 from rankbench.data.cards import Card, load_card
+from rankbench.data.describe import raw_data
 from rankbench.judge.agreement import Agreement
 from rankbench.reproduce.agreement import Count, count, count_of, counted_cells, tally
 from rankbench.reproduce.catalogue import PaperTable

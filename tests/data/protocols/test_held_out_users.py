@@ -97,15 +97,3 @@ def test_shares_of_users_and_numbers_of_users(cut):
     assert held_out() == [2, 2]
     assert held_out(valid=0.25, test=0.5) == [5, 10]
     assert held_out(valid=1, test=18) == [1, 18]
-
-
-def test_what_it_cannot_do_it_says(cut):
-    with pytest.raises(DataError, match=r"held-out-users: 15 \+ 5 users are held out of 20; none is left to train on"):
-        cut(REGULAR, HeldOutUsers(valid=15, test=5))
-    with pytest.raises(DataError, match=r"20 \+ 1000 users are held out of 20"):
-        cut(REGULAR, HeldOutUsers(valid=20, test=1000))
-    few = [(user, item) for user in range(20) for item in range(4)]
-    with pytest.raises(DataError, match="the valid part is empty: 80 interactions are too few for the protocol held-out-users"):
-        cut(few, HeldOutUsers())
-    with pytest.raises(DataError, match="the test part is empty"):
-        cut(REGULAR, HeldOutUsers(test=0.01))

@@ -2,11 +2,9 @@
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.core.errors import DataError
 from rankbench.data.protocols.leave_one_out import LeaveOneOut
 
 # Six items a user keep valid and test from being empty; times are few, so that many are equal.
@@ -55,29 +53,3 @@ def test_a_random_one_of_each_user(cut, rows, seed, shuffle):
     for part in ("valid_target", "test_target"):
         assert Counter(user for user, _ in parts[part]) == {user: 1 for user in n if n[user] >= 3}
     assert cut(shuffle.sample(rows, len(rows)), LeaveOneOut(order="random", seed=seed)).parts == parts
-
-
-def test_every_item_is_equally_likely_to_be_the_random_one(cut):
-    """3,000 users with the same five items: 600 an item, standard deviation 22."""
-    rows = [(user, item) for user in range(3000) for item in range(5)]
-    parts = cut(rows, LeaveOneOut(order="random", seed=1)).parts
-    for part in ("valid_target", "test_target"):
-        found = Counter(item for _, item in parts[part])
-        assert all(abs(found[item] - 600) < 5 * 22 for item in range(5))
-
-
-def test_another_seed_is_another_split_but_time_knows_no_seed(cut):
-    tests = [cut([row[:2] for row in REGULAR], LeaveOneOut(order="random", seed=seed)).parts for seed in range(40)]
-    assert {part["test_target"][0][1] for part in tests} == set(range(6))
-    assert cut(REGULAR, LeaveOneOut(seed=1)).parts == cut(REGULAR, LeaveOneOut(seed=2)).parts
-
-
-def test_what_it_cannot_do_it_says(cut):
-    with pytest.raises(DataError, match=r"leave-one-out by time needs a time column; name it in the card's read\.time"):
-        cut([(0, item) for item in range(6)], LeaveOneOut())
-    with pytest.raises(
-        DataError, match="leave-one-out by time: 2 interactions have no time; the step `timed: true` drops them"
-    ):
-        cut([*REGULAR, (1, 1, None), (1, 2, None)], LeaveOneOut())
-    with pytest.raises(DataError, match="the valid part is empty: 4 interactions are too few for the protocol leave-one-out"):
-        cut([(0, 0, 1), (0, 1, 2), (1, 0, 1), (1, 1, 2)], LeaveOneOut())

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.core.errors import DataError
 from rankbench.data.protocols.link_prediction import LinkPrediction
 from rankbench.evaluation.ranking import rank
 from rankbench.fitting.recommenders import FactorRecommender
@@ -46,19 +45,6 @@ def test_every_source_gives_a_rounded_share_and_keeps_a_link(cut, links, test, v
     assert cut(shuffle.sample(links, len(links)), spec).parts == parts
 
 
-def test_every_link_is_equally_likely_to_be_hidden(cut):
-    """2,000 sources with the same five targets and a share of one: 400 a target, standard deviation 18."""
-    links = [(source, page) for source in range(100, 2100) for page in range(5)]
-    parts = cut(links, LinkPrediction(test=0.2, valid=0.2, seed=5)).parts
-    for part in ("valid_target", "test_target"):
-        found = Counter(page for _, page in parts[part])
-        assert found.total() == 2000 and all(abs(found[page] - 400) < 5 * 18 for page in range(5))
-
-
-def test_another_seed_is_another_split(cut):
-    assert len({tuple(cut(HUB, LinkPrediction(seed=seed)).parts["test_target"]) for seed in range(20)}) == 20
-
-
 @pytest.mark.parametrize(
     "name", [int, WORDS.get, lambda page: "forty" if page == 40 else str(page)], ids=["int", "text", "both"]
 )
@@ -93,10 +79,3 @@ def test_a_share_that_is_no_binary_number_rounds_as_it_is_written(cut):
     """0.29 · 50 is 14.5, rounded up; in floating point it is a hair less."""
     parts = cut([(0, page) for page in range(1, 51)], LinkPrediction(test=0.29, valid=0.29)).parts
     assert (len(parts["test_target"]), len(parts["valid_target"])) == (15, 15)
-
-
-def test_what_it_cannot_do_it_says(cut):
-    with pytest.raises(DataError, match="the valid part is empty: 5 interactions are too few for the protocol link-prediction"):
-        cut([(source, 9) for source in range(5)], LinkPrediction())
-    with pytest.raises(DataError, match="the train part is empty"):
-        cut([(source, source) for source in range(5)], LinkPrediction())

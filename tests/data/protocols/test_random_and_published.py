@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankbench.core.errors import DataError
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.held_out_users import HeldOutUsers
 from rankbench.data.protocols.published import Published
 from rankbench.data.protocols.random_per_user import RandomPerUser
-from rankbench.data.protocols.spec import protocols
 
 ALL = ("train", "valid_target", "test_target")
 # One user with 100 items keeps every part filled, whatever the others bring.
@@ -32,10 +30,6 @@ def rounded(share: str, n: int) -> int:
 
 def labelled(pairs: list[tuple], labels: list[str], part: str) -> list[tuple]:
     return [pair for pair, label in zip(pairs, labels, strict=True) if label == part]
-
-
-def test_the_protocols_are_these():
-    assert len(protocols()) == 6
 
 
 @given(pairs=some_pairs, test=shares, valid=shares, seed=st.integers(0, 2**40), shuffle=st.randoms())
@@ -59,20 +53,6 @@ def test_validation_is_carved_from_train_alone(cut, pairs, seed):
     assert set(few["valid_target"]) <= set(many["valid_target"])
 
 
-def test_another_seed_is_another_split(cut):
-    assert len({tuple(cut(BUSY, RandomPerUser(seed=seed)).parts["test_target"]) for seed in range(20)}) == 20
-    labels = ["train"] * 30 + ["test"] * 10
-    assert len({tuple(cut(FORTY, Published(seed=n), parts=labels).parts["valid_target"]) for n in range(20)}) > 15
-
-
-def test_every_item_of_a_user_is_equally_likely_to_be_held_out(cut):
-    """4,000 users with the same five items and a share of one: 800 a position, standard deviation 25."""
-    made = cut([(user, item) for user in range(4000) for item in range(5)], RandomPerUser(test=0.2, valid=0.25, seed=3)).split
-    for target in (made.test_target, made.valid_target):
-        held_out = target.sum(axis=0)
-        assert held_out.sum() == 4000 and np.abs(held_out - 800).max() < 5 * 25.3
-
-
 @given(pairs=some_pairs, labels=st.lists(st.sampled_from(PARTS[:3]), min_size=200, max_size=200), seed=st.integers(0, 9))
 def test_published_parts_are_kept(cut, pairs, labels, seed):
     labels = [*PARTS[:3], *labels][: len(pairs)]
@@ -89,24 +69,6 @@ def test_published_data_without_validation_give_it_from_train(cut, pairs, seed):
     assert sorted(parts["train"] + parts["valid_target"]) == train
     valid = Counter(user for user, _ in parts["valid_target"])
     assert all(valid[user] == rounded("0.2", n) for user, n in Counter(user for user, _ in train).items())
-
-
-@pytest.mark.parametrize(
-    ("pairs", "spec", "parts", "message"),
-    [
-        (FORTY, Published(), None, "published, but the data come in one part"),
-        # With one item a user, at least one stays in train.
-        ([(user, 0) for user in range(5)], RandomPerUser(), None, "the valid part is empty: 5 interactions are too few"),
-        (FORTY, Published(), ["train"] * 20 + ["valid"] * 20, "the test part is empty"),
-        (
-            *([*FORTY, FORTY[0], FORTY[20]], Published(), ["train"] * 15 + ["valid"] * 15 + ["test"] * 12),
-            "2 pairs lie in two of train, valid and test",
-        ),
-    ],
-)
-def test_what_it_cannot_do_it_says(cut, pairs, spec, parts, message):
-    with pytest.raises(DataError, match=message):
-        cut(pairs, spec, parts=parts)
 
 
 def test_a_pair_given_twice_within_a_part_counts_once(cut):

@@ -127,16 +127,3 @@ def test_cold_items_are_kept_or_dropped(cut):
     assert dropped.parts["test_target"] == [(1, 0)]
     assert dropped.parts["train"] == kept.parts["train"] and dropped.parts["valid_target"] == kept.parts["valid_target"]
     assert 7 not in dropped.data.items.to_pylist() and 9 not in dropped.data.users.to_pylist()
-
-
-def test_what_it_cannot_do_it_says(cut):
-    fails(cut, [row[:2] for row in REGULAR], Temporal(), "the temporal protocol needs a time column; name it in the card's")
-    fails(
-        cut, [*REGULAR, (1, 1, None)], Temporal(), "the temporal protocol: 1 interactions have no time; the step `timed: true`"
-    )
-    same = [(0, item, 5) for item in range(10)]
-    fails(cut, same, Temporal(), "all interactions are at the time when test begins; the times are too coarse")
-    fails(cut, [*same, (0, 10, 6)], Temporal(test=0.1, valid_by="time"), "at the time when valid begins")
-    # A share of less than one interaction is none.
-    fails(cut, REGULAR, Temporal(test=0.05), "the test part is empty: 10 interactions are too few for the protocol temporal")
-    fails(cut, REGULAR, Temporal(test=0.5, valid=0.1, valid_by="time"), "the valid part is empty: 10 interactions are too few")

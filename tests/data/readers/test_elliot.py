@@ -3,8 +3,8 @@
 import pytest
 
 from rankbench.core.errors import DataError, DownloadError
-from rankbench.data.availability import raw_data
 from rankbench.data.cards import load_card
+from rankbench.data.describe import raw_data
 from rankbench.data.prepare import load
 from rankbench.data.readers import elliot
 

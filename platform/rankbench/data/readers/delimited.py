@@ -14,7 +14,7 @@ import pyarrow.csv as csv
 from rankbench.core.errors import DataError, first_line, printable, shown
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Read
-from rankbench.data.columns import interactions
+from rankbench.data.columns import first_bad, interactions
 from rankbench.data.raw import NOT_UTF8, RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
@@ -169,18 +169,16 @@ def _blanks(column: str, columns: list[str], separator: str) -> str:
 def _table(lines: Lines, layout: _Layout, keep_missing: bool) -> pa.Table:
     try:
         table = _parsed(lines, layout)
-    except pa.ArrowInvalid:
+    except ValueError:  # which pa.ArrowInvalid is
         raise _malformed(lines, layout) from None
-    if table is None:
-        raise _malformed(lines, layout)
     return interactions({name: table[column] for name, column in layout.names.items()}, lines.locate, keep_missing)
 
 
-def _parsed(lines: Lines, layout: _Layout) -> pa.Table | None:
+def _parsed(lines: Lines, layout: _Layout) -> pa.Table:
     """One row per line, every column as text, so that an id such as 007 or 1e5 keeps its spelling.
 
-    Returns None if a quoted value spans several lines: most often the quote is never closed. Raises pa.ArrowInvalid for a
-    malformed line, which it cannot name.
+    Raises ValueError for a malformed line, which it cannot name, and for a quoted value that spans several lines: most often
+    the quote is never closed.
     """
     quoted = b'"' in lines.text
     # An additional last row, which is missing if a quote is open before it.
@@ -199,28 +197,21 @@ def _parsed(lines: Lines, layout: _Layout) -> pa.Table | None:
     )
     if not quoted:
         return table
-    return table.slice(0, len(table) - 1) if len(table) == lines.n_filled() + 1 else None
+    if len(table) != lines.n_filled() + 1:
+        raise ValueError("a quote is open at the end of the line")
+    return table.slice(0, len(table) - 1)
 
 
 def _malformed(lines: Lines, layout: _Layout) -> DataError:
-    """The error for the first line that the parser rejects, which is found by bisection."""
+    """The error for the first line that the parser rejects."""
     filled = [line for line in lines.text.split(b"\n") if line]
-    first, end = 0, len(filled)
-    while end - first > 1:
-        middle = (first + end) // 2
-        if _problem(filled[first:middle], layout):
-            end = middle
-        else:
-            first = middle
-    return DataError(f"{lines.locate(first)}: {_problem(filled[first:end], layout)}")
-
-
-def _problem(lines: list[bytes], layout: _Layout) -> str | None:
+    first = first_bad(len(filled), lambda n: _parsed(Lines("", 0, b"\n".join(filled[:n])), layout))
     try:
-        table = _parsed(Lines("", 0, b"\n".join(lines)), layout)
-    except pa.ArrowInvalid as error:
-        return _message(error)
-    return "a quote is open at the end of the line" if table is None else None
+        _parsed(Lines("", 0, filled[first]), layout)
+        problem = "a quote is open at the end of the line"
+    except ValueError as error:
+        problem = _message(error)
+    return DataError(f"{lines.locate(first)}: {problem}")
 
 
 def _message(error: Exception) -> str:

@@ -10,7 +10,6 @@ and so on, such as training_set.tar of the first publication.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import IO
 
@@ -20,6 +19,7 @@ import pyarrow.csv as csv
 
 from rankbench.core.errors import DataError, printable
 from rankbench.data import tar
+from rankbench.data.columns import first_bad
 from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
@@ -97,17 +97,8 @@ def _ratings(block: bytes, movie: int) -> tuple[pa.Table, int]:
 
 def _malformed(source: str, number: int, block: bytes, movie: int) -> DataError:
     """The error for the first malformed line, which is found by bisection."""
-
-    def is_bad(line: int) -> bool:
-        """Whether the lines up to this one have a malformed one."""
-        try:
-            _ratings(b"\n".join(lines[: line + 1]), movie)
-        except ValueError:
-            return True
-        return False
-
     lines = block.split(b"\n")
-    first = bisect_left(range(len(lines)), True, key=is_bad)
+    first = first_bad(len(lines), lambda n: _ratings(b"\n".join(lines[:n]), movie))
     movie = _ratings(b"\n".join([*lines[:first], b""]), movie)[1]
     number += first
     shown = printable(repr(lines[first][:40].decode(errors="replace")))
