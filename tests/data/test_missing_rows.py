@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rankbench.core.errors import ConfigError, DataError
-from rankbench.data.cards import Step, load_card
+from rankbench.core.errors import DataError
 from rankbench.data.prepare import load
 
 PAIRS = [(user, item) for user in range(6) for item in range(8) if (user + item) % 3]
@@ -123,26 +122,6 @@ def test_a_file_that_it_would_empty_is_refused(write, environment):
     card = {"source": {"file": "raw.dat"}, "read": {"format": "json-lines", "value": "values"}, "prepare": ["drop_missing"]}
     with pytest.raises(DataError, match=rf"no interactions: drop_missing drops all of its {len(WHOLE)} rows; are the columns"):
         load(write(card, {"raw.dat": content}), environment)
-
-
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        ([{"k_core": 2}, "drop_missing"], "drop_missing must be the first step"),
-        (["drop_mising"], "unknown step 'drop_mising'; did you mean drop_missing?"),
-        (["k_core"], "the step k_core needs a value"),
-        ([{"drop_missing": False}], "prepare"),
-        ([{"drop_missing": True, "k_core": 2}], "one step per line"),
-    ],
-)
-def test_a_wrong_spelling_is_refused(prepare, message, write, environment):
-    with pytest.raises(ConfigError, match=message):
-        load_card(write({"source": {"file": "raw.dat"}, "prepare": prepare}), environment)
-
-
-def test_a_bare_name_is_the_same_step():
-    assert Step.model_validate("drop_missing") == Step(drop_missing=True)
-    assert Step.model_validate("timed") == Step(timed=True)
 
 
 def test_memory_is_that_of_a_block(write, environment):

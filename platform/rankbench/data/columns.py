@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rankbench.core.errors import DataError, printable
+from rankbench.core.errors import DataError, first_line, printable
 
 WRONG_TEXT = r"\x00|^-[0-9.]+$"  # of an id
 MISSING_TEXT = r"^$|^[nN][aA][nN]$"
@@ -38,11 +38,11 @@ def interactions(columns: dict[str, pa.ChunkedArray], locate: Locate, keep_missi
     """The table of interactions: user and item as int64 or string; value, if given, as float64; time, if given, as int64.
 
     A missing id or value (empty, null or NaN) is an error, or, with `keep_missing`, a null. Raises DataError for the first bad
-    row, and pa.ArrowInvalid for an id that is a fraction.
+    row, and ValueError for an id that is a fraction.
     """
     if keep_missing:
         columns = {name: _null_if_missing(column) for name, column in columns.items()}
-    result = {"user": _ids(columns["user"]), "item": _ids(columns["item"])}
+    result = {name: _ids(name, columns[name]) for name in ("user", "item")}
     if "value" in columns:
         result["value"] = _numbers(columns["value"], locate)
     if "time" in columns:
@@ -91,12 +91,15 @@ def _null_if_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.fill_null(missing, True), pa.scalar(None, column.type), column)
 
 
-def _ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Ids as int64 or string. Whole numbers may be stored as floats, NaN as null. Raises pa.ArrowInvalid for a fraction."""
+def _ids(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Ids as int64 or string. Whole numbers may be stored as floats, NaN as null. Raises ValueError for a fraction."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_floating(kind):
         column = _null_if_missing(column)
-    return column.cast(pa.int64() if pa.types.is_integer(kind) or pa.types.is_floating(kind) else pa.string())
+    try:
+        return column.cast(pa.int64() if pa.types.is_integer(kind) or pa.types.is_floating(kind) else pa.string())
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"the column {name!r}: ids are whole numbers below 2^63 or text ({first_line(error)})") from None
 
 
 def _numbers(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:

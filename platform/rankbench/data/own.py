@@ -85,9 +85,7 @@ def card_of_data(
         "read": {"format": "parquet"} | {column: column for column in present},
         "prepare": [*(default if prepare is None else prepare)],
     }
-    if protocol:
-        content["split"] = {"protocol": protocol} if isinstance(protocol, str) else dict(protocol)
-    return _stored(parts, present, content, name, environment)
+    return _stored(parts, present, content | _split(protocol), name, environment)
 
 
 def card_of_path(
@@ -107,11 +105,14 @@ def card_of_path(
     _require_arguments(split, prepare, name)
     named = {key: None if column is None else str(column) for key, column in columns.items()}
     content = recognise(path, name, environment.data / FOLDER, named, environment).card
-    if prepare is not None:
-        content["prepare"] = [*prepare]
-    if split:
-        content["split"] = {"protocol": split} if isinstance(split, str) else dict(split)
-    return _stored({}, [], {key: value for key, value in content.items() if key != "name"}, content["name"], environment)
+    steps = {} if prepare is None else {"prepare": [*prepare]}
+    called = content.pop("name")
+    return _stored({}, [], content | steps | _split(split), called, environment)
+
+
+def _split(protocol: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The `split` of a card, if a protocol is given."""
+    return {"split": {"protocol": protocol} if isinstance(protocol, str) else dict(protocol)} if protocol else {}
 
 
 def refused(error: RankbenchError, card: Card, columns: Mapping[str, Any]) -> RankbenchError:
@@ -124,9 +125,9 @@ def refused(error: RankbenchError, card: Card, columns: Mapping[str, Any]) -> Ra
         text = text.replace(str(card.folder / f"{part}.parquet"), "dataset" if part == "all" else f"dataset: {part}")
     text = re.sub(r"name it in the card's read\.(\w+)", r"\1='NAME' names it", text).replace(ADVICE, LEAVES_OUT)
     text = re.sub(r": row (\d+): ", lambda row: f": row {int(row[1]) - 1} from 0: ", text)
-    for name, column in columns.items():
-        text = text.replace(f"the column {name!r} is", f"the column {column!r} is")
-        text = text.replace(f"expected the {name} ", f"expected the {name}, column {column!r}, ")
+    text = re.sub(r"the column '(\w+)'", lambda said: f"the column {columns.get(said[1], said[1])!r}", text)
+    text += "; convert them with .astype(str)" if ": ids are" in text else ""
+    text = re.sub(r"expected the (value|time) ", lambda said: f"{said[0].rstrip()}, column {columns[said[1]]!r}, ", text)
     shutil.rmtree(card.folder, ignore_errors=True)
     return type(error)(text)
 
