@@ -43,12 +43,12 @@ EDGES = {
         "schema", "sweeps", "tracking",
     },
     "api": {
-        "cluster", "core", "data", "evaluation", "experiment", "judge", "leaderboard", "reports", "schema", "sweeps",
-        "tracking",
+        "cluster", "core", "data", "evaluation", "experiment", "fitting", "judge", "leaderboard", "reports", "schema",
+        "sweeps", "tracking",
     },
     "cli": {
         "api", "cluster", "contracts", "core", "data", "evaluation", "experiment", "fitting", "judge",
-        "leaderboard", "reports", "reproduce", "schema", "studies", "sweeps", "tracking", "training",
+        "leaderboard", "reports", "reproduce", "schema", "studies", "sweeps", "tracking",
     },
 }  # fmt: skip
 HEAVY = {

@@ -59,7 +59,7 @@ def test_a_resumed_fit_says_where_it_goes_on(home, capsys, monkeypatch):
         yield stop_at
 
     with monkeypatch.context() as stops:
-        stops.setattr("rankbench.cli.run.phase_progress", stopping)
+        stops.setattr("rankbench.api.record_run.phase_progress", stopping)
         assert _main([*words, "--fresh"]) == 130
     capsys.readouterr()
     assert _main([*words, "--fresh", "--resume"]) == 0

@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 
 from rankbench.cli.completion import VARIABLE, answer
-from rankbench.cli.console import SIGNALS, epilog
+from rankbench.cli.console import SIGNALS
+from rankbench.cli.declare import command
 from rankbench.cli.interrupts import watch
 from rankbench.cli.streams import ended, guard
 from rankbench.core.errors import LONGEST_MESSAGE, RankbenchError, StorageError, printable, shortened
@@ -65,7 +66,7 @@ def _register() -> None:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name, epilog=epilog(getattr(module, "EXAMPLES", "")))(getattr(module, name))
+            command(app, name, module.EXAMPLES)(getattr(module, name))
 
 
 _register()

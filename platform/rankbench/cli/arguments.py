@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from rankbench.cli import candidates
 from rankbench.cli.console import err
 
 SHOWN = 5  # skipped lines that are described
@@ -34,37 +33,6 @@ Plugin = Annotated[
         help="Load a file (or module) with your own losses, solvers, readers and so on; may be repeated.",
     ),
 ]
-Dataset = Annotated[
-    str, typer.Argument(help="A dataset's name (rankbench data list) or a card file.", autocompletion=candidates.datasets)
-]
-Method = Annotated[str, typer.Argument(help="A method's name (rankbench methods).", autocompletion=candidates.methods)]
-Params = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[param=value]...",
-        help="Parameters of the method; data.PATH=VALUE changes the card.",
-        autocompletion=candidates.params,
-    ),
-]
-Dtype = Annotated[str, typer.Option(help="float32 or float64.", autocompletion=candidates.one_of("float32", "float64"))]
-Device = Annotated[
-    str,
-    typer.Option(help="Device for gradient steps and inverses: cpu or cuda.", autocompletion=candidates.one_of("cpu", "cuda")),
-]
-Address = Annotated[
-    str | None, typer.Option(help="HOST:PORT of a Ray cluster. Default: RAY_ADDRESS if it is set, otherwise no cluster.")
-]
-Workers = Annotated[
-    int,
-    typer.Option(min=1, help="Processes that make gradient steps together, by Ray Train, each with one processor (or GPU)."),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        help="Memory limit (of a worker, on a cluster), such as 4GB. A closed form that needs more is solved by tiles."
-    ),
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue from the last saved iteration or tiles.")]
 ModelFolder = Annotated[Path, typer.Argument(help="Folder of a model, written by `rankbench fit`.")]
 TableFile = Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")]
 Tags = Annotated[

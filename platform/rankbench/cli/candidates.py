@@ -25,6 +25,10 @@ def one_of(*words: str) -> Callable[[], list[str]]:
     return lambda: [*words]
 
 
+def dtypes() -> list[str]:
+    return ["float32", "float64"]
+
+
 def devices() -> list[str]:
     return ["cpu", "cuda"]
 

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from rankbench.cli.console import out, phase_progress, print_json
 
 if TYPE_CHECKING:
     from rankbench.data.cards import Card
     from rankbench.experiment.job import MethodConfig
-
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Predict the fit on --nodes, and exit.")]
-Nodes = Annotated[
-    str | None,
-    typer.Option(metavar="NODES", help="With --dry-run: NODESxCORESxMEMORY@GIGABITS, such as 64x16x128GB@10."),
-]
+    from rankbench.experiment.options import FitOptions
 
 
-def require_both(dry_run: bool, nodes: str | None) -> None:
+def require_both(options: FitOptions) -> None:
     """Raise ConfigError if one of the options is given without the other."""
     from rankbench.core.errors import require
 
+    dry_run, nodes = options.dry_run, options.nodes
     require(not dry_run or nodes is not None, "--dry-run: name the nodes too, such as --nodes 16x16x128GB@10")
     require(dry_run or nodes is None, "--nodes: only describes nodes for --dry-run; --address joins a cluster")
 

@@ -60,6 +60,7 @@ def reproduce(
     same command goes on where it ended.
     """
     from rankbench.core.environment import Environment
+    from rankbench.experiment.execution import require_device
     from rankbench.reproduce.agenda import agenda
     from rankbench.reproduce.agenda import reproduce as work_on
     from rankbench.sweeps.views.live import ReproduceView
@@ -79,10 +80,8 @@ def reproduce(
         return
     outcome = None
     if (options.alone or plan.tasks) and options.seconds != 0:
-        if plan.on_gpu and not options.address:
-            from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
-
-            require_device("cuda")
+        if not options.address:
+            require_device("cuda" if plan.on_gpu else "cpu")
         if not options.alone:
             to_spend = f", {clock(options.seconds)} to spend" if options.seconds else ""
             view.told(f"{_plural(len(plan.tasks), 'task')} to do{to_spend}")

@@ -21,6 +21,11 @@ def option(default: Any, help: str, **about: Any) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, **about})
 
 
+def required(help: str, **about: Any) -> Any:
+    """Return a field without a default."""
+    return dataclasses.field(metadata={"help": help, **about})
+
+
 def cluster_address() -> Any:
     """The option of the commands that start a local cluster without an address."""
     return option(None, "HOST:PORT of a running Ray cluster, or auto. Default: a local one.", envvar="RAY_ADDRESS")
@@ -50,6 +55,7 @@ def takes_options(
             groups[each.name], types = hint, get_type_hints(hint)
             for field in dataclasses.fields(hint):  # type: ignore[arg-type]
                 default, annotation = make(field, types[field.name])
+                default = inspect.Parameter.empty if default is dataclasses.MISSING else default
                 parameters.append(inspect.Parameter(field.name, each.kind, default=default, annotation=annotation))
         else:
             parameters.append(each.replace(annotation=hint))

@@ -50,3 +50,11 @@ class Limit:
 
 def ignore_progress(*_: Any) -> None:
     """Ignore progress."""
+
+
+def require_device(device: str) -> None:
+    """Raise ConfigError if PyTorch cannot compute on a device; cpu is always there."""
+    if device != "cpu":
+        from rankbench.training.device import require_device as require_there  # imports PyTorch, which takes seconds
+
+        require_there(device)

@@ -17,6 +17,7 @@ from rankbench.core.errors import ConfigError, require
 from rankbench.core.memory import available_memory
 from rankbench.core.options import comma_separated
 from rankbench.core.threads import available_cpus
+from rankbench.experiment.execution import require_device
 from rankbench.experiment.methods import load_plugin
 from rankbench.schema.experiment import ExperimentSpec, experiment_of_words, load_experiment, of_arms, of_datasets
 from rankbench.schema.find import experiment_file
@@ -64,9 +65,7 @@ class SweepRequest:
         spec, source = _experiment(file, words, options, environment)
         if options.arms:
             spec = of_arms(spec, options.arms, source)
-        if spec.resources.device != "cpu" and not options.address:
-            from rankbench.training.device import require_device  # imports PyTorch, which takes seconds
-
+        if not options.address:
             require_device(spec.resources.device)
         if options.stand_in is not None:
             spec = stand_in(spec, environment, options.stand_in, source)

@@ -1,0 +1,186 @@
+"""One run as `rankbench run` makes it: checked, fitted, measured, recorded, and sent to MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankbench.api.execution import card_and_params, memory_bytes, open_execution, require_effect
+from rankbench.core.attempts import FolderAttempt, StoredAttempt
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError, DataError, require
+from rankbench.core.files import require_writable
+from rankbench.data.cards import Card, load_card
+from rankbench.data.prepare import prepare
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set, require_within
+from rankbench.experiment.divergence import divergence
+from rankbench.experiment.execution import Execution
+from rankbench.experiment.job import Job, MethodConfig, configure
+from rankbench.experiment.options import RunOptions
+from rankbench.experiment.outcome import Outcome
+from rankbench.experiment.run import run
+from rankbench.fitting.method import ClosedForm
+from rankbench.schema.shared_sweeps import claimed_run, store_run
+from rankbench.sweeps.views.phases import err, phase_progress
+from rankbench.tracking.labels import Labels
+from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
+from rankbench.tracking.record import RunRecord, find_record, keep_aside, read_record, write_record
+from rankbench.tracking.run_fields import run_name
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A setting on data, with its metrics, as options say. `given`: the parameters that they name."""
+
+    card: Card
+    config: MethodConfig
+    metrics: MetricSet
+    given: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A record, its folder, the parameters that were given, and whether it is `kept`, that of an earlier run."""
+
+    record: RunRecord
+    folder: Path
+    given: dict[str, Any]
+    kept: bool
+
+
+def plan_run(options: RunOptions, environment: Environment) -> PlannedRun:
+    """Return what is fitted and measured. Raises ConfigError for whatever is wrong with it."""
+    changes, given = card_and_params(options.params or ())
+    config = configure(options.method, given)
+    dtype, fit_on = options.dtype, options.fit_on
+    require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
+    require(fit_on in (None, "train", "train+valid"), f"--fit-on: expected train or train+valid, got {fit_on}")
+    config.require_end(fit_on, "--fit-on train+valid")
+    names = DEFAULT_METRICS if options.metrics is None else options.metrics.split(",")
+    metrics = metric_set(names, _cutoffs(options.cutoffs) if options.cutoffs else DEFAULT_CUTOFFS)
+    own_cutoffs = all("@" in name or name == "auc" for name in names)
+    problem = "--cutoffs: no effect, because each of --metrics has its own; leave one of them out"
+    require(not (options.cutoffs and own_cutoffs), problem)
+    return PlannedRun(load_card(options.dataset, environment, changes), config, metrics, given)
+
+
+def record_run(options: RunOptions, planned: PlannedRun, environment: Environment, labels: Labels | None = None) -> RecordedRun:
+    """Fit and measure what is planned, keep the record, and send it to MLflow with `labels`, if they are given. An earlier
+    finished record of the same code is kept; one of other code is kept aside. What a user should know is said on stderr.
+
+    Raises ConfigError, DataError and StorageError before the fit for what can be known then.
+    """
+    card, config = planned.card, planned.config
+    uri = tracking_uri(environment) if labels else ""
+    require_writable(environment.results / "runs")
+    if environment.results_store:
+        environment.results_store.require_writable()
+    if options.spill is not None:
+        require_writable(options.spill)
+    if options.cutoffs or options.metrics is not None:
+        n_items = prepare(card, environment).split.n_items
+        require_within(planned.metrics, n_items, card.name, "--cutoffs" if options.cutoffs else "--metrics")
+    require_effect(config, options)
+    part = options.fit_on or config.part_to_fit(card)
+    job = Job(card, (config,), part, metrics=planned.metrics, dtype=options.dtype, seed=options.seed, curve=options.curve)
+    if isinstance(config.spec, ClosedForm) and options.address and options.spill is None:
+        environment.require_folder_of_results("a closed form on a cluster", "give --spill with a folder that all nodes share")
+    with claimed_run(job.run_id(config), environment) as attempt:
+        outcome, execution = _fit(job, options, environment)
+        folder, kept, notes = _write(outcome, attempt, options.fresh, environment)
+    record = outcome.record
+    for note in notes:
+        err.print(note)
+    if options.memory and record.peak_memory_bytes > memory_bytes(options):
+        peak = record.peak_memory_bytes / 1e9
+        err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {options.memory}")
+    for problem in (record.interval_warning(), divergence(record.curve, record.params)):
+        if problem:
+            err.print(f"warning: {problem}")
+    if execution.checkpoints:
+        execution.checkpoints.clear()
+    if labels:
+        # A name that the user gives is the whole name of a single run.
+        name = "" if labels.name else run_name(record, tuple(planned.given), dataset=True)
+        _send(
+            record,
+            folder,
+            name,
+            config.used,
+            MlflowSink(uri, "runs", environment.results / "mlartifacts", _warn, labels=labels),
+        )
+    return RecordedRun(record, folder, planned.given, kept)
+
+
+def _cutoffs(text: str) -> tuple[int, ...]:
+    try:
+        cutoffs = tuple(sorted({int(word) for word in text.split(",")}))
+    except ValueError:
+        raise ConfigError(f"--cutoffs: expected whole numbers such as 10,20, got {text!r}") from None
+    if cutoffs[0] < 1:
+        raise ConfigError(f"--cutoffs: k must be at least 1, got {cutoffs[0]}")
+    return cutoffs
+
+
+def _fit(job: Job, options: RunOptions, environment: Environment) -> tuple[Outcome, Execution]:
+    (config,) = job.configs
+    run_id = job.run_id(config)
+    if not options.fresh:
+        try:  # an unreadable record is refused before the fit, not after it
+            find_record(environment.results / "runs" / run_id)
+        except DataError as error:
+            raise DataError(f"{error}; --fresh replaces it") from None
+    checkpoints, spill = environment.results / "checkpoints" / run_id, options.spill or environment.results / "spill"
+    with (
+        open_execution(config.spec, options, checkpoints, spill, options.threads) as execution,
+        phase_progress() as progress,
+    ):
+        (outcome,) = run(job, environment, execution, progress)
+    return outcome, execution
+
+
+def _write(
+    outcome: Outcome, attempt: FolderAttempt | StoredAttempt, fresh: bool, environment: Environment
+) -> tuple[Path, bool, list[str]]:
+    """Write a record, and return its folder, whether an earlier one is kept there, and what to say about earlier ones."""
+    record, runs = outcome.record, environment.results / "runs"
+    fence = attempt if isinstance(attempt, FolderAttempt) else None  # a store's local copy is of this host alone
+    before = None if fresh else find_record(runs / record.id)
+    # A record of other data is no longer one of this run, although ids do not depend on the content of the user's files.
+    moved = before is not None and before.finished and before.dataset.fingerprint != record.dataset.fingerprint
+    aside = None
+    if before and before.finished and not moved and before.code != record.code and before.metrics != record.metrics:
+        aside = keep_aside(runs / record.id, before)
+    replace = fresh or moved or aside is not None
+    folder = write_record(runs, record, outcome.per_user, replace=replace, fence=fence)
+    # Compared by their durations, because two runs may start in the same second.
+    earlier = read_record(folder)
+    kept = earlier.seconds != record.seconds
+    if isinstance(attempt, StoredAttempt) and not kept:
+        store_run(folder, attempt)
+        if aside:
+            store_run(aside, attempt)
+    notes = []
+    if aside:
+        notes.append(f"the code has changed since an earlier run of this setting, whose record is kept as {aside.name}")
+    if kept:
+        what = "its seconds and memory" if earlier.metrics == record.metrics else "other metrics, though of the same code"
+        notes.append(f"an earlier finished record of this run was kept, with {what}; --fresh replaces it")
+    if moved:
+        name = record.dataset.name
+        notes.append(f"the data of {name} have changed since an earlier run of this setting, whose record was replaced")
+    return folder, kept, notes
+
+
+def _send(record: RunRecord, folder: Path, name: str, used: Sequence[str], sink: MlflowSink) -> None:
+    with err.status("sending to MLflow") as line:
+        sink.waiting = lambda left: line.update(f"sending to MLflow: {left} messages left")
+        sink.open()
+        sink.send(record, folder, name, used)
+        sink.close()
+
+
+def _warn(line: str) -> None:
+    err.print(f"warning: {line}")
