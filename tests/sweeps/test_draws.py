@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rankbench.core.errors import DataError
 from rankbench.core.storage import Storage
 from rankbench.schema.shared_sweeps import FILES, copy_sweep
-from rankbench.sweeps import parts
+from rankbench.sweeps.search import parts
 from rankbench.sweeps.search.draws import Draws
 from rankbench.sweeps.store import SweepStore
 
