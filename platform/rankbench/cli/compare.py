@@ -14,6 +14,7 @@ from rankbench.cli.console import Json, out, print_json, print_table
 
 if TYPE_CHECKING:
     from rankbench.core.environment import Environment
+    from rankbench.judge.compare import Comparisons
     from rankbench.tracking.record import RunRecord
 
 EXAMPLES = """Examples:
@@ -48,7 +49,6 @@ def compare(
     from rankbench.core.registry import nearest
     from rankbench.evaluation.user_tables import metrics_of, values_of
     from rankbench.judge.compare import compare as compare_values
-    from rankbench.reports.tables import difference_columns
     from rankbench.tracking.record import read_per_user, read_record
 
     require(len(runs) >= 2, f"compare needs at least two runs, got {len(runs)}")
@@ -82,13 +82,19 @@ def compare(
         pairs = [asdict(pair) | {"verdict": pair.verdict} for pair in comparison.pairs]
         print_json({"dataset": dataset, "metric": metric, "best": comparison.best, "models": rows, "comparisons": pairs})
         return
+    _show(comparison, records)
+
+
+def _show(comparison: Comparisons, records: Sequence[RunRecord]) -> None:
+    from rankbench.reports.tables import difference_columns
+
     first = comparison.pairs[0]
     left_out = f"; {first.left_out:,} users that only some runs have are left out" if first.left_out else ""
-    out.print(f"{metric} on {records[0].measured_on} of {dataset}, {first.users:,} users{left_out}", style="bold")
+    out.print(f"{first.metric} on {records[0].measured_on} of {first.dataset}, {first.users:,} users{left_out}", style="bold")
     if len({record.fit_on for record in records}) > 1:
         out.print("the runs were fitted on different parts of the data: a difference can come from that alone", style="yellow")
     body = [[label, f"{m.mean:.4f}", f"{m.low:.4f} – {m.high:.4f}"] for label, m in comparison.means.items()]
-    print_table(["model", metric, "95 % interval"], body)
+    print_table(["model", first.metric, "95 % interval"], body)
     out.print()
     header, lines = difference_columns(comparison.pairs)
     print_table([name.removesuffix(" (Holm)") for name in header], lines)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, epilog, err, out, phase_progress, print_json, print_table, program
+
+if TYPE_CHECKING:
+    from rankbench.data.prepare import Dataset
 
 EXAMPLES = """Examples:
   rankbench data list
@@ -109,7 +112,6 @@ def describe(
     plugin: Plugin = None,
 ) -> None:
     """Describe a dataset: counts, density, protocol, checksums. Counts stand beside the published ones."""
-    from rankbench.core.data_notes import data_notes
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
     from rankbench.core.files import require_writable_file
@@ -132,7 +134,13 @@ def describe(
         facts["plot"] = str(plot)
     if json:
         print_json(facts)
-        return
+    else:
+        _show_description(prepared, facts)
+
+
+def _show_description(prepared: Dataset, facts: dict[str, Any]) -> None:
+    from rankbench.core.data_notes import data_notes
+
     out.print(f"{prepared.name}: {prepared.card.title}", style="bold")
     if prepared.card.stand_in:
         out.print(f"stand-in: {prepared.card.stand_in}", style="yellow")
@@ -152,14 +160,14 @@ def describe(
         out.print(line)
     if prepared.raw_gone:
         out.print(prepared.raw_gone, style="yellow")
-    if verify and prepared.sources:
+    if facts["verified"] and prepared.sources:
         out.print("the checksums of the raw files are correct", style="green")
     for line in prepared.differences:
         out.print(f"differs from the published counts: {line}", style="yellow")
     if not prepared.differences and (prepared.card.expect.model_dump(exclude_defaults=True)):
         out.print("all counts equal the published ones", style="green")
-    if plot is not None:
-        out.print(f"plot {plot}")
+    if "plot" in facts:
+        out.print(f"plot {facts['plot']}")
 
 
 @app.command(

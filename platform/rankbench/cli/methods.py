@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,8 +42,7 @@ def methods(
 ) -> None:
     """List all methods with their families, or the parameters of one method, its own first."""
     from rankbench.core.patterns import is_pattern, matches
-    from rankbench.experiment.methods import families, method, registered, without_losses
-    from rankbench.fitting.families import FAMILIES
+    from rankbench.experiment.methods import families, method, registered
 
     if listing := name is None or is_pattern(name):
         registry = registered()
@@ -60,26 +60,7 @@ def methods(
         print_json(facts if listing else facts[0])
         return
     if listing:
-        print_table(
-            ["method", "families", "parameters", "description", "source"],
-            [
-                [f["name"], ", ".join(f["families"]), _short(spec, f["params"]), f["title"], f["source"]]
-                for f, spec in zip(facts, chosen, strict=True)
-            ],
-            drop=("source", "parameters"),
-        )
-        out.print(
-            without_losses()
-            or "…: also takes the parameters of training and of the encoder; `rankbench methods bpr` lists them"
-        )
-        if name is None:
-            out.print()
-            counts = {family: len(members) for family, members in sorted(families().items())}
-            print_table(
-                ["family", "methods", "what they have in common"],
-                [[family, str(count), FAMILIES.get(family, "")] for family, count in counts.items()],
-            )
-            out.print("family:NAME selects a family in `rankbench sweep --methods` and in experiment files")
+        _show_list(chosen, facts, with_families=name is None)
         return
     out.print(f"{facts[0]['name']}: {facts[0]['title']} ({facts[0]['source']})", style="bold")
     if chosen[0].families:
@@ -90,6 +71,31 @@ def methods(
     print_table(["parameter", "default", "search range", "description"], body) if body else out.print("no parameters")
     if able and encoder is None:
         out.print(f"parameters of an encoder: rankbench methods {name} --encoder {'|'.join(able)}")
+
+
+def _show_list(chosen: Sequence[Method], facts: Sequence[dict[str, Any]], with_families: bool) -> None:
+    from rankbench.experiment.methods import families, without_losses
+    from rankbench.fitting.families import FAMILIES
+
+    print_table(
+        ["method", "families", "parameters", "description", "source"],
+        [
+            [f["name"], ", ".join(f["families"]), _short(spec, f["params"]), f["title"], f["source"]]
+            for f, spec in zip(facts, chosen, strict=True)
+        ],
+        drop=("source", "parameters"),
+    )
+    out.print(
+        without_losses() or "…: also takes the parameters of training and of the encoder; `rankbench methods bpr` lists them"
+    )
+    if with_families:
+        out.print()
+        counts = {family: len(members) for family, members in sorted(families().items())}
+        print_table(
+            ["family", "methods", "what they have in common"],
+            [[family, str(count), FAMILIES.get(family, "")] for family, count in counts.items()],
+        )
+        out.print("family:NAME selects a family in `rankbench sweep --methods` and in experiment files")
 
 
 def _short(spec: Method, params: list[dict[str, Any]]) -> str:

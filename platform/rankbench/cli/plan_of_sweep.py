@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rankbench.cli.console import clock, out, print_json, print_table
 
 if TYPE_CHECKING:
     from rankbench.experiment.job import MethodConfig
-    from rankbench.sweeps.dry_run import DryRun, PlanRow
+    from rankbench.sweeps.dry_run import PlanRow
     from rankbench.sweeps.plan import Plan
     from rankbench.sweeps.request import SweepRequest
 
@@ -17,7 +17,7 @@ MANY_ROWS = 200  # of a plan, from which it is shown by dataset
 
 def show_plan(request: SweepRequest, json: bool) -> None:
     """Print what a sweep would run, or what is left of the one that it resumes."""
-    from rankbench.sweeps.dry_run import dry_run, fits_of
+    from rankbench.sweeps.dry_run import as_json, dry_run
     from rankbench.sweeps.sweep import folder_to_resume
     from rankbench.sweeps.views.sweep_view import left_out
 
@@ -27,7 +27,7 @@ def show_plan(request: SweepRequest, json: bool) -> None:
     preview = dry_run(plan, request.environment, machines, begun, request.options.fresh)
     if json:
         shares = {"total_bytes": node.total, "object_bytes": node.objects, "task_bytes": node.tasks} if node else None
-        print_json(_plan_as_json(plan, preview, fits_of(plan)) | {"memory": shares})
+        print_json(as_json(plan, preview) | {"memory": shares})
         return
     planned = [row for row in preview.rows if row.state == "planned"]
     header, body = _by_dataset(planned) if len(planned) > MANY_ROWS else _by_model(planned, plan)
@@ -96,30 +96,3 @@ def _settings_of(row: PlanRow, given: dict[tuple[str, str | None], MethodConfig]
         params = given[row.dataset, row.model].flat
         return " ".join(f"{name}={value}" for name, value in params.items() if name in stated[row.model])
     return "drawn" if row.settings is None else str(row.settings)
-
-
-def _plan_as_json(plan: Plan, preview: DryRun, fits: list[dict[str, Any]]) -> dict[str, Any]:
-    import dataclasses
-
-    content = {
-        "experiment": plan.spec.name,
-        "settings": plan.n_settings,
-        "rows": [row.as_dict() for row in preview.rows],
-        "not_available": {name: vars(problem) for name, problem in plan.not_available.items()},
-        "statistics": dataclasses.asdict(preview.statistics),
-        "stages": [dataclasses.asdict(stage) for stage in preview.stages],
-        "writes": {"folder": preview.folder, "records": preview.records, "bytes": preview.bytes_written},
-        "shared": list(preview.shared),
-        "stand_ins": list(preview.stand_ins),
-        "by_tiles": list(preview.by_tiles),
-        "several_nodes": list(preview.wide),
-        "missing_memory_bytes": preview.short,
-        "fits": fits,
-        "notes": list(plan.notes),
-        "finished": preview.finished,
-    }
-    if plan.given is not None:
-        keys = ("dataset", "model", "method", "params")
-        given = [(dataset, s.arm, s.method, s.flat) for dataset, members in plan.given.items() for s in members]
-        content["given"] = [dict(zip(keys, row, strict=True)) for row in given]
-    return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ from rankbench.cli.console import Json, err, out, print_json, print_table
 if TYPE_CHECKING:
     from rankbench.core.environment import Environment
     from rankbench.reports.tables import Table
+    from rankbench.schema.stored_sweep import StoredSweep
 
 EXAMPLES = """Examples:
   rankbench report
@@ -27,6 +29,11 @@ EXAMPLES = """Examples:
 FORMATS = ("table", "md", "html", "latex", "csv", "json")
 
 
+Format = Annotated[
+    str, typer.Option(help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.", autocompletion=candidates.one_of(*FORMATS))
+]
+
+
 def report(
     what: Annotated[
         str | None,
@@ -36,9 +43,7 @@ def report(
             autocompletion=candidates.sweeps_and_experiments,
         ),
     ] = None,
-    format: Annotated[
-        str, typer.Option(help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.", autocompletion=candidates.one_of(*FORMATS))
-    ] = "table",
+    format: Format = "table",
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -70,18 +75,11 @@ def report(
         require_writable(to)
     if all:
         require(what is None and metrics is None, "--all: reports every experiment; leave out the sweep or file and --metrics")
-        if to is None:
-            environment.require_folder_of_results("report --all", "give --out FOLDER")
-        _index(to or environment.results / "reports", environment, json)
+        _index(to, environment, json)
         return
     stored = find(what, environment)
     columns = () if metrics is None else metric_set(metrics.split(",")).names
-    measured = {name for record in stored.records.values() for name in record.metrics}
-    for name in columns if measured else ():
-        require(
-            name in measured,
-            f"--metrics: {name} was not measured{nearest(name, measured)}; measured: {', '.join(sorted(measured))}",
-        )
+    _require_measured(columns, stored)
     stored = replace(stored, compared=comparisons(stored, columns))
     links = links_of(stored, environment) if to or format == "html" else RunLinks()
     table = sweep_table(stored, links)
@@ -90,14 +88,29 @@ def report(
         print_json(as_json(table) | {"folder": str(stored.folder), "files": [str(path) for path in files]})
     elif format == "table":
         show_table(table)
-        if stored.chosen is None and stored.about.id:
-            out.print("this sweep is not finished; continue it with rankbench sweep FILE --resume", style="yellow")
-        for path in files:
-            out.print(str(path))
+        _show_rest(stored, files)
     elif format == "html":
         print(html(report_page(stored, table)), end="")
     else:
         print(visible(render(table, format)).rstrip("\n"))
+
+
+def _show_rest(stored: StoredSweep, files: Iterable[Path]) -> None:
+    if stored.chosen is None and stored.about.id:
+        out.print("this sweep is not finished; continue it with rankbench sweep FILE --resume", style="yellow")
+    for path in files:
+        out.print(str(path))
+
+
+def _require_measured(names: Iterable[str], stored: StoredSweep) -> None:
+    """Raise ConfigError for a metric that no run has, if there are runs."""
+    from rankbench.core.errors import require
+    from rankbench.core.registry import nearest
+
+    measured = {name for record in stored.records.values() for name in record.metrics}
+    for name in names if measured else ():
+        problem = f"--metrics: {name} was not measured{nearest(name, measured)}; measured: {', '.join(sorted(measured))}"
+        require(name in measured, problem)
 
 
 def show_table(table: Table) -> None:
@@ -123,8 +136,8 @@ def show_table(table: Table) -> None:
         out.print(f"  {note}", style="dim")
 
 
-def _index(folder: Path, environment: Environment, json: bool) -> None:
-    """Write the index and a report of every experiment into `folder`."""
+def _index(to: Path | None, environment: Environment, json: bool) -> None:
+    """Write the index and a report of every experiment into `to`, by default in the results folder."""
     from rankbench.core.errors import RankbenchError
     from rankbench.reports.index import Entry, entry, index_page, unreadable, write_index
     from rankbench.reports.page import Grid
@@ -134,6 +147,9 @@ def _index(folder: Path, environment: Environment, json: bool) -> None:
     from rankbench.schema.stored_sweep import read_sweep
     from rankbench.sweeps.sweep import comparisons
 
+    if to is None:
+        environment.require_folder_of_results("report --all", "give --out FOLDER")
+    folder = to or environment.results / "reports"
     entries: dict[str, Entry] = {}  # by the name of the file
     names = set()
     for path in experiment_files(environment):

@@ -128,15 +128,12 @@ def serve(
     json: Json = False,
 ) -> int:
     """Run an MLflow server on the store until interrupted. It keeps artifacts in the results folder."""
-    import sys
-
     from rankbench.core.environment import Environment
-    from rankbench.core.errors import StorageError, require
+    from rankbench.core.errors import require
     from rankbench.core.redaction import without_password
     from rankbench.tracking import server
     from rankbench.tracking.address import checked_uri, is_server, tracking_uri
-    from rankbench.tracking.store import clear_errors, make_tables
-    from rankbench.tracking.upgrade import upgrade
+    from rankbench.tracking.serve import serve as serve_store
 
     environment = Environment.from_env()
     uri, artifacts = checked_uri(store, "--store") if store else tracking_uri(environment), environment.results / "mlartifacts"
@@ -149,30 +146,21 @@ def serve(
         "behind a firewall or a proxy with a login",
     )
     names = server.names(host, allowed_hosts)
-    hosts = server.allowed_hosts(host, port, names)
-    try:
-        with server.listening(host, port) as listener:
-            with clear_errors(uri):
-                if done := upgrade(uri):
-                    err.print(done)
-                make_tables(uri, artifacts)
-            with server.serving(listener, uri, artifacts, hosts, proxied=True) as process:
-                url = server.url(names[0] if public else host, port)
-                if json:
-                    print_json({"url": url, "store": shown, "artifacts": str(artifacts), "allowed_hosts": list(hosts)})
-                    sys.stdout.flush()
-                else:
-                    err.print(f"MLflow on {url}, store {shown}, artifacts in {artifacts} (press Ctrl-C to stop)")
-                    out.print(f"export RANKBENCH_TRACKING_URI={url}")
-                if public:
-                    err.print(
-                        f"open to the network without a login; answers to {', '.join(hosts)}; "
-                        "--allowed-hosts NAME,NAME adds other names"
-                    )
-                raise StorageError(f"the MLflow server ended unexpectedly with exit code {process.wait()}")
-    except KeyboardInterrupt:
-        # Ctrl-C or SIGTERM is the normal end of a server, not a failure.
-        return 0
+    url, hosts = server.url(names[0] if public else host, port), server.allowed_hosts(host, port, names)
+
+    def on_ready() -> None:
+        if json:
+            print_json({"url": url, "store": shown, "artifacts": str(artifacts), "allowed_hosts": list(hosts)})
+        else:
+            err.print(f"MLflow on {url}, store {shown}, artifacts in {artifacts} (press Ctrl-C to stop)")
+            out.print(f"export RANKBENCH_TRACKING_URI={url}")
+        if public:
+            err.print(
+                f"open to the network without a login; answers to {', '.join(hosts)}; "
+                "--allowed-hosts NAME,NAME adds other names"
+            )
+
+    return serve_store(uri, artifacts, on_ready, host, port, names, err.print)
 
 
 @app.command(epilog=epilog(EXAMPLES))

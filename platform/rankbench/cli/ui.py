@@ -18,32 +18,24 @@ def ui(
     json: Json = False,
 ) -> int:
     """Browse results in MLflow, until interrupted. The address is http://127.0.0.1:PORT."""
-    import sys
-
     from rankbench.core.environment import Environment
-    from rankbench.core.errors import StorageError, require
+    from rankbench.core.errors import require
     from rankbench.core.extras import require_extra
     from rankbench.core.redaction import without_password
-    from rankbench.tracking import server
     from rankbench.tracking.address import is_server, tracking_uri
-    from rankbench.tracking.store import clear_errors, make_tables
+    from rankbench.tracking.serve import serve
+    from rankbench.tracking.server import url
 
     require_extra("tracking", "browsing runs")
     environment = Environment.from_env()
-    uri, artifacts = tracking_uri(environment), environment.results / "mlartifacts"
+    uri, at = tracking_uri(environment), url("127.0.0.1", port)
     shown = without_password(uri)
     require(not is_server(uri), f"RANKBENCH_TRACKING_URI={shown} is already an MLflow server; open it in a browser")
-    try:
-        with server.listening("127.0.0.1", port) as listener:
-            with clear_errors(uri):
-                make_tables(uri, artifacts)
-            with server.serving(listener, uri, artifacts, server.allowed_hosts("127.0.0.1", port, ())) as process:
-                if json:
-                    print_json({"url": server.url("127.0.0.1", port), "store": shown})
-                    sys.stdout.flush()
-                else:
-                    err.print(f"MLflow on {server.url('127.0.0.1', port)}, store {shown} (press Ctrl-C to stop)")
-                raise StorageError(f"the MLflow server ended unexpectedly with exit code {process.wait()}")
-    except KeyboardInterrupt:
-        # Ctrl-C or SIGTERM is the normal end of a server, not a failure.
-        return 0
+
+    def on_ready() -> None:
+        if json:
+            print_json({"url": at, "store": shown})
+        else:
+            err.print(f"MLflow on {at}, store {shown} (press Ctrl-C to stop)")
+
+    return serve(uri, environment.results / "mlartifacts", on_ready, port=port)

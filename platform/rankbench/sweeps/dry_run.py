@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -299,7 +299,33 @@ def _shared(plan: Plan, final: list[tuple[Unit, int]]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def fits_of(plan: Plan) -> list[dict[str, Any]]:
+def as_json(plan: Plan, preview: DryRun) -> dict[str, Any]:
+    """A plan and what it takes as JSON values."""
+    content = {
+        "experiment": plan.spec.name,
+        "settings": plan.n_settings,
+        "rows": [row.as_dict() for row in preview.rows],
+        "not_available": {name: vars(problem) for name, problem in plan.not_available.items()},
+        "statistics": asdict(preview.statistics),
+        "stages": [asdict(stage) for stage in preview.stages],
+        "writes": {"folder": preview.folder, "records": preview.records, "bytes": preview.bytes_written},
+        "shared": list(preview.shared),
+        "stand_ins": list(preview.stand_ins),
+        "by_tiles": list(preview.by_tiles),
+        "several_nodes": list(preview.wide),
+        "missing_memory_bytes": preview.short,
+        "fits": _fits_of(plan),
+        "notes": list(plan.notes),
+        "finished": preview.finished,
+    }
+    if plan.given is not None:
+        keys = ("dataset", "model", "method", "params")
+        given = [(dataset, s.arm, s.method, s.flat) for dataset, members in plan.given.items() for s in members]
+        content["given"] = [dict(zip(keys, row, strict=True)) for row in given]
+    return content
+
+
+def _fits_of(plan: Plan) -> list[dict[str, Any]]:
     """Every fit of the search with its settings, as JSON values."""
     return [
         {
