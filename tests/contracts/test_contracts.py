@@ -74,7 +74,9 @@ def test_few_are_excused():
     assert sum(any(loss.twin(p) for p in losses.at_the_ends(loss.params)) for loss in all_losses()) >= 4
 
 
-@pytest.mark.parametrize("cls", {TrainingParams, *(study.params for study in all_studies())}, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "cls", dict.fromkeys([TrainingParams, *(study.params for study in all_studies())]), ids=lambda cls: cls.__name__
+)
 def test_the_bounds_of_what_is_no_method_are_checked(cls):
     expect_checked(cls, cls.__name__)
 
