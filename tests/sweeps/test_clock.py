@@ -5,14 +5,11 @@ Every Python process of the sweep, Ray's workers too, asks a clock that a file m
 
 import json
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from rankbench.tracking.record import read_record
+from .commands import output, records_of, start
 
 DAY = 86_400
 # Read by Python at its start, from a folder on PYTHONPATH.
@@ -44,53 +41,35 @@ resources: {cpus: 1}
 """
 
 
-def start(home: Path) -> subprocess.Popen:
-    home.mkdir()
-    (home / "clock.yaml").write_text(EXPERIMENT)
-    (home / "sitecustomize.py").write_text(CLOCK)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
-    environment |= {"RANKBENCH_DATA": str(home / "data"), "RANKBENCH_RESULTS": str(home / "results"), "RANKBENCH_OFFLINE": "1"}
-    environment |= {"MOVED_CLOCK": str(home / "seconds"), "PYTHONPATH": f"{home}:{os.environ.get('PYTHONPATH', '')}"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "rankbench", "sweep", "clock.yaml"],
-        cwd=home, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-
-
-def records(home: Path) -> dict:
-    found = [read_record(path.parent) for path in home.glob("results/sweeps/*/records/[!.]*/record.json")]
-    return {record.id: record for record in found}
-
-
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
 @pytest.mark.fault("F7")
 def test_a_clock_that_is_set_in_mid_sweep_changes_nothing(tmp_path, figure):
-    calm = start(tmp_path / "calm")
-    assert calm.wait(250) == 0, calm.stderr.read()
-    expected = records(tmp_path / "calm")
+    (tmp_path / "clock.yaml").write_text(EXPERIMENT)
+    (tmp_path / "sitecustomize.py").write_text(CLOCK)
+    variables = {"MOVED_CLOCK": str(tmp_path / "seconds"), "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    words = ("sweep", str(tmp_path / "clock.yaml"))
+    output(start(tmp_path / "calm", *words, **variables))
+    expected = records_of(tmp_path / "calm")
     home, jumps = tmp_path / "moved", 0
-    process = start(home)
+    process = start(home, *words, **variables)
     deadline = time.monotonic() + 250
     while process.poll() is None:
         assert time.monotonic() < deadline
-        if len(records(home)) > jumps:  # after each record: a day forward, a day back, two days back ...
+        if len(records_of(home)) > jumps:  # after each record: a day forward, a day back, two days back ...
             jumps += 1
-            scratch = home / "next"
+            scratch = tmp_path / "next"
             scratch.write_text(str((DAY, 0, -2 * DAY, -DAY)[jumps % 4]))
-            scratch.rename(home / "seconds")
+            scratch.rename(tmp_path / "seconds")
         time.sleep(0.05)
-    assert process.returncode == 0, process.stderr.read()
-    found = records(home)
-    assert jumps >= 3 and found.keys() == expected.keys()
-    assert {name: record.metrics for name, record in found.items()} == {
-        name: record.metrics for name, record in expected.items()
-    }
+    output(process)
+    found = records_of(home)
+    assert jumps >= 3
+    assert {name: record.metrics for name, record in found.items()} == {name: each.metrics for name, each in expected.items()}
     # Seconds are those of a clock that nobody sets.
     assert all(0 <= sum(record.seconds.values()) < 1000 for record in found.values())
     (folder,) = (home / "results" / "sweeps").iterdir()
-    assert (
-        len(json.loads((folder / "report" / "table.json").read_text())["rows"]) == 2 and not (folder / "running.json").exists()
-    )
+    assert len(json.loads((folder / "report" / "table.json").read_text())["rows"]) == 2
+    assert not (folder / "running.json").exists()
     figure(f"a clock set {jumps} times by one or two days in a sweep: {len(found)} of {len(found)} records of the same metrics")

@@ -1,11 +1,9 @@
 """A search goes on beyond a range where its best value is the last one."""
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
-from rankbench.experiment.run import run
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.options import SweepOptions
@@ -38,10 +36,6 @@ def test_the_next_value_continues_the_range(values, best, following):
     assert one_step_beyond(one, {"lam": best}, tried(*values)) == [{"lam": pytest.approx(following)}]
 
 
-def test_a_best_value_inside_is_no_edge():
-    assert edges(arm(grid=[1, 10, 100]), {"lam": 10}, tried(1, 10, 100)) == []
-
-
 def test_the_upper_end_of_randint_is_not_drawn_so_that_the_value_below_it_is_the_edge():
     one = ArmSpec(method="ials", params={"iterations": {"randint": [4, 9]}})
     drawn = [{"iterations": value} for value in range(4, 9)]
@@ -49,8 +43,16 @@ def test_the_upper_end_of_randint_is_not_drawn_so_that_the_value_below_it_is_the
     assert one_step_beyond(one, {"iterations": 8}, drawn) == [{"iterations": 9}]
 
 
-def test_what_the_method_does_not_accept_is_no_step():
-    assert edges(arm(grid=[0, 10]), {"lam": 0}, tried(0, 10)) == []
+@pytest.mark.parametrize(
+    ("space", "best"),
+    [
+        ({"grid": [1, 10, 100]}, 10),  # inside
+        ({"grid": [0, 10]}, 0),  # the method accepts nothing below it
+        ({"loguniform": [1, 100]}, 90.0),  # the end itself is tried first
+    ],
+)
+def test_what_is_no_edge(space, best):
+    assert edges(arm(**space), {"lam": best}, tried(*space.get("grid", (2.0, 90.0)))) == []
 
 
 @pytest.mark.parametrize(
@@ -76,20 +78,7 @@ def test_a_sweep_takes_a_draw_near_the_end_for_the_end(space, best, bounds, foll
         assert found == {"lam": bounds}
 
 
-def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, monkeypatch):
-    def at_once(planned, environment, store, session, spec, on_done, *rest):
-        records = []
-        for unit in planned:
-            writer = store.trial(unit.run_id, unit.ids)
-            outcomes = run(unit.job, environment)
-            for outcome in outcomes:
-                writer.write(outcome.record, outcome.per_user)
-            on_done(unit, [outcome.record for outcome in outcomes], False)
-            records += [outcome.record for outcome in outcomes]
-        return records
-
-    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", at_once)
-    monkeypatch.setattr("rankbench.cluster.session.session", lambda *_, **__: nullcontext(SimpleNamespace(cpus=2)))
+def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, at_once):
     data = {"name": "synthetic", "source": {"generator": {"users": 200, "items": 80, "interactions_per_user": 12}}}
     arms = [arm(grid=[0.01, 0.1]), ArmSpec(method="popularity")]
     search = {"extend": True, "choose": {"metric": "ndcg@10"}}
@@ -105,8 +94,3 @@ def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, monk
     assert not failed and stages[0] == ("search", 3) and stages[-2] == ("final", 2)
     assert stages[1:-2] == [("extend", 1)] * 3 and tried == [0.01, 0.1, 1, 10, 100]
     assert row.seeded is False and row.ends == {"lam": (0.01, 100)} and stored.records[row.final[0]].params["lam"] == 100
-
-
-def test_of_an_interval_the_end_itself_is_tried_first():
-    # The best draw is not the end of the interval, so the interval is not left.
-    assert edges(arm(loguniform=[1, 100]), {"lam": 90.0}, tried(2.0, 90.0)) == []

@@ -21,8 +21,9 @@ from rankbench.sweeps.search.draws import Draws
 from rankbench.sweeps.store import Claim, SweepStore
 from rankbench.tracking.record import DatasetInfo, RunRecord, read_record
 
+from .commands import wait_until
+
 NAME = "small-01234567-20260101-000000-000000"
-PATIENCE = 60  # seconds
 
 # It freezes itself at the worst moment: after it has seen that its attempt is the newest, before it publishes.
 WRITER = """
@@ -78,14 +79,6 @@ def start(script, *words):
     return subprocess.Popen([sys.executable, "-c", script, *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def wait_until(condition, process):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def is_frozen(process):
     return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
 
@@ -106,7 +99,7 @@ def test_what_a_frozen_process_writes_later_does_not_count(hosts, what, figure):
         if ours.results_store:
             store.write("sweep.json", {})
         process.send_signal(signal.SIGCONT)
-        output, error = process.communicate(timeout=PATIENCE)
+        output, error = process.communicate(timeout=60)
     finally:
         process.kill()
     if not ours.results_store:
@@ -123,24 +116,32 @@ def test_what_a_frozen_process_writes_later_does_not_count(hosts, what, figure):
     figure("a frozen writer that wakes up late: nothing it writes counts")
 
 
-RUN = ("run", "synthetic", "ease", "lam=3", "data.source.generator.users=60", "data.source.generator.items=40", "--no-track")
+RUN = (
+    "run",
+    "synthetic",
+    "ease",
+    "lam=3",
+    "data.source.generator.users=60",
+    "data.source.generator.items=40",
+    "--no-track",
+    "--fresh",
+)
 
 
-@pytest.mark.parametrize("words", [pytest.param((), marks=pytest.mark.slow), ("--fresh",)], ids=["run", "run --fresh"])
 @pytest.mark.fault("F4")
-def test_a_frozen_run_does_not_replace_the_record_of_a_later_one(hosts, words, monkeypatch, capsys, figure):
+def test_a_frozen_run_does_not_replace_the_record_of_a_later_one(hosts, monkeypatch, capsys, figure):
     theirs, ours = hosts
     monkeypatch.setenv("RANKBENCH_DATA", str(theirs.data))
     monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    process = start(WRITER, "run", "", *RUN, *words)
+    process = start(WRITER, "run", "", *RUN)
     try:
         wait_until(lambda: is_frozen(process), process)
         if ours.results_store:
             monkeypatch.setenv("RANKBENCH_CACHE", str(ours.results.parent / "cache"))
-        assert _main([*RUN, *words, "--json"]) == 0
+        assert _main([*RUN, "--json"]) == 0
         newer = json.loads(capsys.readouterr().out)
         process.send_signal(signal.SIGCONT)
-        output, error = process.communicate(timeout=PATIENCE)
+        output, error = process.communicate(timeout=60)
     finally:
         process.kill()
     if not ours.results_store:
@@ -198,7 +199,7 @@ def test_a_frozen_driver_ends_when_it_wakes_up_and_leaves_the_heartbeat_of_the_o
         else:
             (store.folder / "running.json").write_bytes(about)
         process.send_signal(signal.SIGCONT)
-        output, error = process.communicate(timeout=PATIENCE)
+        output, error = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 4, error

@@ -1,4 +1,4 @@
-"""Halving: what it decides is Optuna's decision with one trial at a time, and the same with several, whatever the timing."""
+"""Halving: what it decides is Optuna's decision with one trial at a time; a whole search of several is in test_study.py."""
 
 import optuna
 import pytest
@@ -42,41 +42,6 @@ def test_one_after_another_it_decides_as_optuna_does(curves, every, grace):
                 break
         study.tell(trial, values=0.0)
     assert one_after_another(Halving("a", SearchSpec(scheduler="asha", grace=grace), 99), curves, every) == expected
-
-
-@given(CURVES, EVERY, st.sampled_from(["asha", "hyperband"]), st.integers(1, 5), st.data())
-def test_side_by_side_it_decides_the_same_whatever_the_timing(curves, every, scheduler, concurrent, data):
-    search = SearchSpec(scheduler=scheduler, grace=2)
-    expected = one_after_another(Halving("a", search, 60), curves, every)
-    halving, running, ended, started = Halving("a", search, 60), {}, {}, 0
-    while started < len(curves) or running:
-        able = [number for number in running if not running[number][1]]
-        if started < len(curves) and len(running) < concurrent and (not able or data.draw(st.booleans())):
-            halving.start()
-            running[started] = [0, False]  # evaluations, and whether it is held at the last one
-            started += 1
-            continue
-        number = data.draw(st.sampled_from(able))  # never empty: the earliest trial is never held
-        running[number][0] += 1
-        if running[number][0] > len(curves[number]):
-            halving.end(number)
-            del running[number]
-        else:
-            halving.report(number, running[number][0] * every, curves[number][running[number][0] - 1])
-            running[number][1] = True
-        decided = True
-        while decided:
-            decided = False
-            for held in [each for each, (_, waits) in running.items() if waits]:
-                stop = halving.should_stop(held)
-                if stop is None:
-                    continue
-                decided, running[held][1] = True, False
-                if stop:
-                    ended[held] = running[held][0] * every
-                    halving.end(held)
-                    del running[held]
-    assert ended == expected
 
 
 def test_hyperband_begins_later_in_some_brackets_and_has_more_trials_in_the_first():

@@ -6,12 +6,10 @@ Ray finds a worker that is stopped by itself. This one sleeps in its fit, while 
 import os
 import re
 import signal
-import subprocess
-import sys
 
 import pytest
 
-from rankbench.tracking.record import read_record
+from .commands import output, records_of, start
 
 pytestmark = pytest.mark.cluster
 
@@ -59,19 +57,15 @@ main()
 
 
 def test_a_worker_that_hangs_is_named_and_its_fit_run_again_once_it_is_ended(tmp_path):
-    results = tmp_path / "results"
-    variables = os.environ | {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(results)}
     (tmp_path / "sleepy.py").write_text(LOSS)
     (tmp_path / "sleepy.yaml").write_text(SLEEPY.replace("FLAG", str(tmp_path / "flag")))
-    process = subprocess.Popen([sys.executable, "-c", COMMAND], env=variables, cwd=tmp_path, text=True, stderr=subprocess.PIPE)
+    process = start(tmp_path, program=COMMAND)
     warning = r"^warning: sleepy on synthetic, .*: no report for \d+ s, .*\(host \S+, process (\d+)\); if it hangs"
     try:
         found = next(found for line in process.stderr if (found := re.search(warning, line)))
         os.kill(int(found[1]), signal.SIGKILL)
-        _, rest = process.communicate(timeout=200)
+        _, rest = output(process)
     finally:
         process.kill()
-    assert process.returncode == 0, rest
     assert "no report for" not in rest
-    records = [read_record(path.parent) for path in results.glob("sweeps/*/records/[!.]*/record.json")]
-    assert [record.stage for record in records if record.finished].count("search") == 1
+    assert [record.stage for record in records_of(tmp_path).values() if record.finished].count("search") == 1

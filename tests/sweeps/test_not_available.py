@@ -1,10 +1,7 @@
 """Datasets that are not available: a sweep leaves them out with the reason, and --resume adds them once they are available."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,8 @@ from rankbench.core.errors import ConfigError, DataError, DownloadError
 from rankbench.schema.experiment import load_experiment
 from rankbench.schema.stored_sweep import NotAvailable, read_sweep
 from rankbench.sweeps.plan import plan
+
+from .commands import output, start
 
 EXPERIMENT = """
 name: two-shops
@@ -34,26 +33,13 @@ def raw(shift: int = 0) -> str:
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(home):
     """A folder with the experiment, both cards and the raw data of one; commands and `Environment` look at it."""
     for name in ("here", "away"):
-        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nsource: {{file: {name}.csv}}\n")
-    (tmp_path / "here.csv").write_text(raw())
-    (tmp_path / "two.yaml").write_text(EXPERIMENT)
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def environment(home: Path) -> dict[str, str]:
-    return {
-        "RANKBENCH_DATA": str(home / "cache"),
-        "RANKBENCH_RESULTS": str(home / "results"),
-        "RANKBENCH_OFFLINE": "1",
-    }
+        (home / f"{name}.yaml").write_text(f"name: {name}\nsource: {{file: {name}.csv}}\n")
+    (home / "here.csv").write_text(raw())
+    (home / "two.yaml").write_text(EXPERIMENT)
+    return home
 
 
 def plan_of(home, environment, *options, **more):
@@ -153,7 +139,7 @@ def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
     assert {row.dataset for row in read_sweep(folder).chosen.rows} == {"here", "away"}
 
     (home / "away.csv").unlink()
-    for prepared in (home / "cache" / "prepared").glob("away-*"):
+    for prepared in (home / "data" / "prepared").glob("away-*"):
         shutil.rmtree(prepared)
     third, _ = swept(home, "--resume")
     # What was measured stays in the table, whatever becomes of the data.
@@ -162,7 +148,5 @@ def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
 
 
 def swept(home: Path, *options: str) -> tuple[dict, str]:
-    words = [sys.executable, "-m", "rankbench", "sweep", "two.yaml", "--json", *options]
-    done = subprocess.run(words, env=os.environ | environment(home), cwd=home, text=True, capture_output=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), done.stderr
+    out, err = output(start(home, "sweep", "two.yaml", "--json", *options))
+    return json.loads(out), err

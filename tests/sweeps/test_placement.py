@@ -4,32 +4,26 @@ The resources of all machines together do not matter, since a trial runs on one 
 """
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from rankbench.cluster.machine import Machine, Needs, described
-from rankbench.core.config import validate
 from rankbench.core.errors import ConfigError, StorageError
-from rankbench.schema.experiment import ExperimentSpec, Resources
+from rankbench.schema.experiment import Resources
 from rankbench.sweeps.placement import adapted, require_machine, shared_needs
-from rankbench.sweeps.plan import plan
+
+from .commands import output, start
+from .planned import plan_of
 
 GB = 10**9
 AUTO, FOUR, CUDA = Resources(), Resources(cpus=4), Resources(device="cuda")
-NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
 
 
 @pytest.fixture
 def fits(environment):
     """One closed form, and one method without a matrix to solve by tiles."""
-    small = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
-    content = {"name": "test", "datasets": [small], "arms": [{"method": "ease"}, {"method": "ials"}]}
-    closed, iterative = plan(validate(ExperimentSpec, content, "x.yaml"), environment, 2, "x.yaml").search
+    closed, iterative = plan_of(environment, {"method": "ease"}, {"method": "ials"}).search
     assert closed.memory_bytes == iterative.memory_bytes == GB
     return closed, iterative
 
@@ -67,30 +61,34 @@ def test_trials_whose_number_processors_limit_share_the_memory_of_the_largest():
     assert shared_needs(huge, [Machine(2, 12 * GB)]) == {each: each for each in huge}
 
 
-REFUSED = {
-    "memory": ({}, [Machine(1, 4 * GB // 10)] * 2, AUTO, StorageError),
-    "processors": ({"cpus": 4}, [Machine(2, 9 * GB)] * 3, FOUR, ConfigError),
-    "a GPU": ({"device": "cuda"}, [Machine(2, 9 * GB)], CUDA, ConfigError),
-    "both together": ({"device": "cuda"}, [Machine(2, 9 * GB), Machine(2, GB // 2, 1)], CUDA, ConfigError),
-    "anything": ({}, [], AUTO, StorageError),
-}
-MESSAGES = {
-    "memory": "ials: a fit needs 1 CPU and 1.0 GB, and here has 2 nodes of 1 CPU and 0.4 GB",
-    "processors": "needs 4 CPUs and 1.0 GB, and here has 3 nodes of 2 CPUs and 9.0 GB",
-    "a GPU": "resources.device: cuda: synthetic: ials: a fit needs 1 CPU, 1 GPU and 1.0 GB",
-    "both together": "1 node of 2 CPUs and 9.0 GB, 1 node of 2 CPUs, 1 GPU and 0.5 GB",
-    "anything": "here has no nodes",
-}
-
-
-@pytest.mark.parametrize("lacking", REFUSED)
-def test_what_fits_nowhere_is_refused_with_what_it_asks_for_and_what_there_is(fits, lacking):
-    needs, machines, resources, error = REFUSED[lacking]
+@pytest.mark.parametrize(
+    ("needs", "machines", "resources", "error", "message"),
+    [
+        (
+            {}, [Machine(1, 4 * GB // 10)] * 2, AUTO, StorageError,
+            "ials: a fit needs 1 CPU and 1.0 GB, and here has 2 nodes of 1 CPU and 0.4 GB",
+        ),
+        (
+            {"cpus": 4}, [Machine(2, 9 * GB)] * 3, FOUR, ConfigError,
+            "needs 4 CPUs and 1.0 GB, and here has 3 nodes of 2 CPUs and 9.0 GB",
+        ),
+        (
+            {"device": "cuda"}, [Machine(2, 9 * GB)], CUDA, ConfigError,
+            "resources.device: cuda: synthetic: ials: a fit needs 1 CPU, 1 GPU and 1.0 GB",
+        ),
+        (
+            {"device": "cuda"}, [Machine(2, 9 * GB), Machine(2, GB // 2, 1)], CUDA, ConfigError,
+            "1 node of 2 CPUs and 9.0 GB, 1 node of 2 CPUs, 1 GPU and 0.5 GB",
+        ),
+        ({}, [], AUTO, StorageError, "here has no nodes"),
+    ],
+)  # fmt: skip
+def test_what_fits_nowhere_is_refused_with_what_it_asks_for_and_what_there_is(fits, needs, machines, resources, error, message):
     unit = replace(fits[1], **needs)
     assert adapted(unit, machines, resources) == unit
     with pytest.raises(error) as refused:
         require_machine(unit, machines, resources, "here")
-    assert MESSAGES[lacking] in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_trial_that_one_machine_takes_is_not_refused(fits):
@@ -160,56 +158,8 @@ print(json.dumps({"warnings": warnings, "finished": [record.finished for record 
 
 @pytest.mark.timeout(300)
 def test_a_trial_that_waits_for_a_place_is_said_once_and_runs_when_there_is_one(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", WAITS, str(tmp_path)],
-        capture_output=True, text=True, timeout=280, env=environment(tmp_path),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    output = json.loads(done.stdout.splitlines()[-1])
-    assert output["finished"] == [True]
-    (line,) = output["warnings"]
+    out, _ = output(start(tmp_path, str(tmp_path), program=WAITS))
+    told = json.loads(out.splitlines()[-1])
+    assert told["finished"] == [True]
+    (line,) = told["warnings"]
     assert "it needs 1 CPU and 1.0 GB, the cluster has 1 node of 1 CPU and " in line
-
-
-def environment(home: Path) -> dict[str, str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
-    own = {"RANKBENCH_DATA": str(home / "data"), "RANKBENCH_RESULTS": str(home / "results"), "RANKBENCH_OFFLINE": "1"}
-    return plain | own
-
-
-TOO_SMALL = (
-    "error: synthetic: {arm}: a fit needs 1 CPU and 1.0 GB, and the cluster has 2 nodes of 1 CPU and 0.4 GB; "
-    "use a machine with more memory"
-)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("memory", "arms", "code", "last"),
-    [
-        (4 * GB // 10, ["ials", "ease"], 5, TOO_SMALL),
-        (8 * GB // 10, ["ease"], 0, None),
-    ],
-)  # fmt: skip
-def test_on_two_small_nodes_a_large_trial_is_refused_or_goes_by_tiles(tmp_path, memory, arms, code, last):
-    nodes = subprocess.Popen(
-        [sys.executable, str(NODES), "--nodes", "2", "--memory", str(memory)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        about = json.loads(nodes.stdout.readline())
-        for arm in arms:
-            small = "{name: synthetic, source: {generator: {users: 60, items: 30, interactions_per_user: 8}}}"
-            (tmp_path / "x.yaml").write_text(f"name: x\ndatasets: [{small}]\narms: [{{method: {arm}}}]\ncutoffs: [10]\n")
-            done = subprocess.run(
-                [sys.executable, "-m", "rankbench", "sweep", "x.yaml", "--address", about["address"]],
-                capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment(tmp_path) | about["environment"],
-            )  # fmt: skip
-            assert done.returncode == code, done.stderr
-            if last:
-                assert done.stderr.splitlines()[-1] == last.format(arm=arm)
-        assert not list(tmp_path.glob("results/sweeps/*/spill"))
-    finally:
-        nodes.stdin.close()
-        nodes.wait(timeout=60)

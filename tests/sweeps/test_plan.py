@@ -6,26 +6,15 @@ from types import SimpleNamespace
 import pytest
 
 from rankbench.cluster.machine import Machine
-from rankbench.core.config import validate
 from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
-from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.dry_run import dry_run
-from rankbench.sweeps.plan import plan
 from rankbench.sweeps.sweep import final_settings
 from rankbench.sweeps.units import units
 
-SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
-
-
-def spec_of(*arms, **more):
-    return validate(ExperimentSpec, {"name": "test", "datasets": [SMALL], "arms": list(arms), **more}, "x.yaml")
-
-
-def plan_of(environment, *arms, **more):
-    return plan(spec_of(*arms, **more), environment, 2, "x.yaml")
+from .planned import SMALL, plan_of, spec_of
 
 
 def test_every_b_and_edlae_share_one_fit(environment):
@@ -38,11 +27,8 @@ def test_every_b_and_edlae_share_one_fit(environment):
     assert planned.n_settings == 10
     assert [len(unit.job.configs) for unit in planned.search] == [5, 5]
     assert "10 settings need 2 fits: the others share a fit" in planned.notes
-
-
-def test_lam_on_the_papers_scale_does_not_share(environment):
-    planned = plan_of(environment, {"method": "deql-l2", "params": {"lam": 10, "b": {"grid": [0.5, 1.0]}}})
-    assert len(planned.search) == 2
+    papers_scale = plan_of(environment, {"method": "deql-l2", "params": {"lam": 10, "b": {"grid": [0.5, 1.0]}}})
+    assert len(papers_scale.search) == 2
 
 
 def test_b_under_zero_diagonal_is_planned_once_and_said_to_be_redundant(environment):
@@ -114,12 +100,6 @@ def test_losses_that_are_one_in_other_words_are_trained_once(environment):
     ]
 
 
-@pytest.mark.parametrize("method", ["sl", "bsl", "infonce", "mine"])
-def test_losses_with_shared_negatives_are_planned(environment, method):
-    planned = plan_of(environment, {"method": method, "params": {"shared_negatives": True, "n_negatives": 16}})
-    assert planned.n_settings == 1
-
-
 def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(environment):
     arm = {"method": "deql-l2-zero-diag", "params": {"p": 0.4, "lam_prime": 5, "b": {"uniform": [0.5, 2]}}}
     planned = plan_of(environment, arm, search={"by": "tpe", "trials": 7})
@@ -144,12 +124,6 @@ def test_a_card_may_be_written_out_in_the_file(environment):
     assert [(card.name, card.split.seed) for card in planned.cards] == [("own", 3)]
     with pytest.raises(ConfigError, match=r"x\.yaml: datasets\[0\]\.card: sorce: unknown key; did you mean source\?"):
         plan_of(environment, {"method": "popularity"}, datasets=[{"name": "own", "card": {"name": "own", "sorce": {}}}])
-
-
-def test_search_measures_valid_and_the_final_stage_has_not_begun(environment):
-    planned = plan_of(environment, {"method": "ease"})
-    job = planned.search[0].job
-    assert (job.fit_on, job.measure_on, job.stage) == ("train", "valid", "search")
 
 
 def test_the_key_ignores_resources_but_not_the_grid(environment):
@@ -213,7 +187,7 @@ def test_a_split_seed_that_changes_no_final_run_is_left_out(environment, tmp_pat
     # Each seed has another validation part, by which a fit ends unless the search has found its length.
     early = {"method": "bpr", "params": {"epochs": 3, "patience": 1}}
     for arm, use_chosen, seeds in ((early, False, [0]), (early, True, [0, 1])):
-        planned = plan(spec_of(arm, final={"split_seeds": [0, 1]}, **more), environment, 2, "x.yaml", use_chosen)
+        planned = plan_of(environment, arm, final={"split_seeds": [0, 1]}, use_chosen=use_chosen, **more)
         assert [card.split.seed for card in planned.final_cards] == seeds
 
 
@@ -237,17 +211,17 @@ EARLY = {"epochs": 6, "patience": 2, "embedding_dim": 4}
 def test_a_setting_that_valid_ends_is_fitted_on_train_and_one_of_a_given_length_on_both(environment):
     arms = [{"method": "bpr", "params": EARLY}, {"method": "bpr", "params": EARLY | {"patience": 0}}, {"method": "ease"}]
     named = [arm | {"name": str(number)} for number, arm in enumerate(arms)]
-    planned = plan(spec_of(*named), environment, 2, "x.yaml", use_chosen=True)
+    planned = plan_of(environment, *named, use_chosen=True)
     (card,), size = planned.final_cards, Size.of(prepare(planned.final_cards[0], environment))
     jobs = [unit.job for unit in units(card, size, planned.given[card.name], planned.spec, planned.metrics, "final", 2)]
     assert {job.configs[0].arm: job.fit_on for job in jobs} == {"0": "train", "1": "train+valid", "2": "train+valid"}
 
 
 def test_a_chosen_setting_cannot_end_by_the_part_that_it_is_fitted_on(environment):
-    spec = spec_of({"name": "A", "method": "bpr", "params": EARLY}, final={"fit_on": "train+valid"})
+    arm, final = {"name": "A", "method": "bpr", "params": EARLY}, {"fit_on": "train+valid"}
     with pytest.raises(ConfigError, match=r"x\.yaml: final\.fit_on: train\+valid: A: no validation set .* patience=0"):
-        plan(spec, environment, 2, "x.yaml", use_chosen=True)
-    assert plan(spec, environment, 2, "x.yaml").search  # a search finds the number of epochs
+        plan_of(environment, arm, final=final, use_chosen=True)
+    assert plan_of(environment, arm, final=final).search  # a search finds the number of epochs
 
 
 @pytest.mark.parametrize(
@@ -279,64 +253,47 @@ def test_the_columns_are_what_the_paper_reports_or_what_was_searched():
 
 
 @pytest.mark.parametrize(
-    ("arm", "more", "message"),
+    ("arm", "message"),
     [
-        ({"method": "esae"}, {}, r"unknown method 'esae'; did you mean ease\?"),
-        (
-            {"method": "ease", "params": {"lamm": 1}},
-            {},
-            r"x\.yaml: arms\[0\]\.params: unknown parameter 'lamm'; did you mean lam\?",
-        ),
-        ({"method": "ease", "params": {"lam": {"grid": [1, -1]}}}, {}, r"x\.yaml: arms\[0\]\.params: lam must be > 0"),
-        ({"method": "ease", "published": {"synthetc": {}}}, {}, r"unknown dataset 'synthetc'; did you mean synthetic\?"),
-        ({"method": "ease"}, {"datasets": ["synthetik"]}, r"unknown dataset 'synthetik'; did you mean synthetic\?"),
-        ({"method": "ease"}, {"metrics": ["recal"]}, r"\.yaml: metrics: unknown metric 'recal'; did you mean recall\?"),
-        ({"method": "ease", "published": {"synthetic": {"recal@5": 0.1}}}, {}, r"x\.yaml: published: unknown metric 'recal@5'"),
-        (
-            {"method": "ease"},
-            {"metrics": ["recall@0"]},
-            r"\.yaml: metrics: unknown metric 'recall@0': a cutoff is a whole number",
-        ),
-        (
-            {"method": "ease"},
-            {"search": {"choose": {"metric": "ndgc@5"}}},
-            r"\.yaml: search\.choose\.metric: unknown metric 'ndgc@5'",
-        ),
-        (
-            {"method": "ease"},
-            {"search": {"choose": {"metric": "ndcg@999"}}},
-            r"search\.choose\.metric: 999 is more than the \d+ items",
-        ),
-        ({"method": "ease"}, {"datasets": ["shpo"]}, r"\.yaml: datasets\[0\]: unknown dataset 'shpo'"),
-        ({"method": "ease"}, {"search": {"choose": {"metric": "ndcg"}}}, r"search\.choose\.metric: write it with a cutoff"),
-        ({"method": "ease"}, {"final": {"seed": 1, "seeds": [1]}}, r"final: give seed or seeds, not both"),
-        ({"method": "ease"}, {"final": {"seeds": []}}, r"final\.seeds: expected at least 1 value, got \[\]"),
-        ({"method": "ease"}, {"final": {"seeds": [1, 1]}}, r"final: seeds: a seed is given twice"),
-        ({"method": "ease"}, {"final": {"split_seeds": [-1]}}, r"final\.split_seeds\.0: must be ≥ 0, got -1"),
-        ({"method": "ease"}, {"final": {"fit_on": "valid"}}, r"final\.fit_on: expected 'auto', 'train' or"),
-        ({"method": "ease"}, {"datasets": [SMALL, "synthetic"]}, r"datasets: synthetic is given twice"),
-        ({"method": "ease"}, {"resources": {"cpus": 0}}, r"resources\.cpus"),
-        ({"method": "ease"}, {"resources": {"concurrent": -1}}, r"resources\.concurrent"),
-        ({"method": "ease"}, {"resources": {"device": "tpu"}}, r"resources\.device"),
-        ({"method": "ease"}, {"cutoffs": [0]}, "cutoffs"),
-        ({"method": "ease"}, {"cutoffs": []}, "cutoffs"),
-        ({"method": "ease"}, {"metrics": []}, "metrics"),
-        ({"method": "ease"}, {"resources": {"cpus": 3}}, r"resources\.cpus: a trial needs 3, this machine has 2"),
+        ({"method": "esae"}, r"unknown method 'esae'; did you mean ease\?"),
+        ({"params": {"lamm": 1}}, r"x\.yaml: arms\[0\]\.params: unknown parameter 'lamm'; did you mean lam\?"),
+        ({"params": {"lam": {"grid": [1, -1]}}}, r"x\.yaml: arms\[0\]\.params: lam must be > 0"),
+        ({"published": {"synthetc": {}}}, r"unknown dataset 'synthetc'; did you mean synthetic\?"),
+        ({"published": {"synthetic": {"recal@5": 0.1}}}, r"x\.yaml: published: unknown metric 'recal@5'"),
     ],
 )
-def test_a_wrong_experiment_is_refused_whole(environment, arm, more, message):
+def test_a_wrong_arm_is_refused(environment, arm, message):
     with pytest.raises(ConfigError, match=message):
-        plan_of(environment, arm, **more)
+        plan_of(environment, {"method": "ease"} | arm)
 
 
-def test_an_unknown_key_names_its_place_and_the_nearest():
-    with pytest.raises(ConfigError, match=r"x\.yaml: search\.chose: unknown key; did you mean choose\?"):
-        spec_of({"method": "ease"}, search={"chose": {}})
-
-
-def test_two_arms_cannot_have_one_name(environment):
-    with pytest.raises(ConfigError, match="ease is given twice"):
-        plan_of(environment, {"method": "ease"}, {"method": "ease", "params": {"lam": 5}})
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"datasets": ["synthetik"]}, r"\.yaml: datasets\[0\]: unknown dataset 'synthetik'; did you mean synthetic\?"),
+        ({"datasets": [SMALL, "synthetic"]}, r"datasets: synthetic is given twice"),
+        ({"arms": [{"method": "ease"}] * 2}, "ease is given twice"),
+        ({"metrics": ["recal"]}, r"\.yaml: metrics: unknown metric 'recal'; did you mean recall\?"),
+        ({"metrics": ["recall@0"]}, r"\.yaml: metrics: unknown metric 'recall@0': a cutoff is a whole number"),
+        ({"search": {"choose": {"metric": "ndgc@5"}}}, r"\.yaml: search\.choose\.metric: unknown metric 'ndgc@5'"),
+        ({"search": {"choose": {"metric": "ndcg@999"}}}, r"search\.choose\.metric: 999 is more than the \d+ items"),
+        ({"search": {"choose": {"metric": "ndcg"}}}, r"search\.choose\.metric: write it with a cutoff"),
+        ({"search": {"chose": {}}}, r"x\.yaml: search\.chose: unknown key; did you mean choose\?"),
+        ({"final": {"seed": 1, "seeds": [1]}}, r"final: give seed or seeds, not both"),
+        ({"final": {"seeds": []}}, r"final\.seeds: expected at least 1 value, got \[\]"),
+        ({"final": {"seeds": [1, 1]}}, r"final: seeds: a seed is given twice"),
+        ({"final": {"split_seeds": [-1]}}, r"final\.split_seeds\.0: must be ≥ 0, got -1"),
+        ({"final": {"fit_on": "valid"}}, r"final\.fit_on: expected 'auto', 'train' or"),
+        ({"resources": {"cpus": 0}}, r"resources\.cpus"),
+        ({"resources": {"concurrent": -1}}, r"resources\.concurrent"),
+        ({"resources": {"device": "tpu"}}, r"resources\.device"),
+        ({"resources": {"cpus": 3}}, r"resources\.cpus: a trial needs 3, this machine has 2"),
+        *((wrong, next(iter(wrong))) for wrong in ({"cutoffs": [0]}, {"cutoffs": []}, {"metrics": []})),
+    ],
+)
+def test_a_wrong_experiment_is_refused_whole(environment, more, message):
+    with pytest.raises(ConfigError, match=message):
+        plan_of(environment, *more.pop("arms", [{"method": "ease"}]), **more)
 
 
 def test_chosen_parameters_replace_the_search(environment):
@@ -345,27 +302,21 @@ def test_chosen_parameters_replace_the_search(environment):
         {"method": "ease", "params": {"lam": {"grid": [1, 2]}}, "chosen": {"synthetic": {"lam": 7}}},
         {"method": "deql-l2", "params": {"p": 0.3, "b": {"grid": [1, 2]}}, "chosen": {"synthetic": {"b": 2, "lam": 3}}},
     ]
-    planned = plan(spec_of(*arms), environment, 2, "x.yaml", use_chosen=True)
+    planned = plan_of(environment, *arms, use_chosen=True)
     assert planned.search == ()
     _, ease, deql = planned.given["synthetic"]
     assert ease.params.lam == 7 and (deql.params.p, deql.params.b, deql.params.lam) == (0.3, 2, 3)
     assert planned.key != plan_of(environment, *arms).key
 
 
-def test_an_arm_that_was_not_searched_is_left_out_of_the_chosen_ones_and_named(environment):
-    arms = [
-        {"method": "ease", "params": {"lam": {"grid": [1, 2]}}, "chosen": {"synthetic": {"lam": 7}}},
-        {"method": "edlae", "params": {"lam": {"grid": [1, 2]}}},
-    ]
-    planned = plan(spec_of(*arms), environment, 2, "x.yaml", use_chosen=True)
+def test_a_searched_arm_without_chosen_parameters_is_left_out_and_named_unless_it_is_the_only_one(environment):
+    ease = {"method": "ease", "params": {"lam": {"grid": [1, 2]}}}
+    edlae = {"method": "edlae", "params": {"lam": {"grid": [1, 2]}}}
+    planned = plan_of(environment, ease | {"chosen": {"synthetic": {"lam": 7}}}, edlae, use_chosen=True)
     assert [config.method for config in planned.given["synthetic"]] == ["ease"]
     assert "synthetic: edlae: no chosen setting, so it is left out" in planned.notes
-
-
-def test_a_searched_arm_without_chosen_parameters_is_refused(environment):
-    arm = {"method": "ease", "params": {"lam": {"grid": [1, 2]}}}
     with pytest.raises(ConfigError, match=r"x\.yaml: arms\[0\]\.chosen: nothing for synthetic; run the search first"):
-        plan(spec_of(arm), environment, 2, "x.yaml", use_chosen=True)
+        plan_of(environment, ease, use_chosen=True)
 
 
 def test_a_dry_run_says_what_goes_by_tiles(environment):
@@ -376,29 +327,21 @@ def test_a_dry_run_says_what_goes_by_tiles(environment):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "message"),
+    ("seeds", "splits", "trials", "message"),
     [
-        (
-            {"final": {"seeds": list(range(1000)), "split_seeds": list(range(1000))}},
-            r"x\.yaml: final\.split_seeds: 1,000 splits of each dataset, where a sweep prepares at most 100",
-        ),
-        (
-            {"final": {"seeds": list(range(1000)), "split_seeds": list(range(100))}},
-            r"x\.yaml: final: 200,000 fits \(1 dataset x 100 split seeds x 2 models x 1,000 seeds\), where a stage",
-        ),
-        (
-            {"search": {"trials": 60_000}},
-            r"x\.yaml: search: 120,000 fits \(1 dataset x 2 models x 60,000 trials\), where a stage has at most 100,000",
-        ),
+        (1000, 1000, 1, r"x\.yaml: final\.split_seeds: 1,000 splits of each dataset, where a sweep prepares at most 100"),
+        (1000, 100, 1, r"final: 200,000 fits \(1 dataset x 100 split seeds x 2 models x 1,000 seeds\), where a stage"),
+        (1, 1, 60_000, r"search: 120,000 fits \(1 dataset x 2 models x 60,000 trials\), where a stage has at most 100,000"),
     ],
 )
-def test_a_plan_of_very_many_fits_is_refused_with_its_size_before_any_data_is_prepared(
-    environment, monkeypatch, sizes, message
+def test_a_plan_of_very_many_fits_is_refused_before_any_data_is_prepared(
+    environment, monkeypatch, seeds, splits, trials, message
 ):
     monkeypatch.setattr("rankbench.sweeps.plan.prepare", lambda *_: pytest.fail("data were prepared"))
     arms = [{"name": name, "method": "ials", "params": {"lam": {"uniform": [0.1, 1]}, "iterations": 1}} for name in "ab"]
+    final = {"seeds": list(range(seeds)), "split_seeds": list(range(splits))}
     with pytest.raises(ConfigError, match=message):
-        plan_of(environment, *arms, {"method": "popularity"}, **sizes)
+        plan_of(environment, *arms, {"method": "popularity"}, final=final, search={"trials": trials})
 
 
 def test_the_final_stage_of_a_plan_never_has_fewer_fits_than_are_run(environment):

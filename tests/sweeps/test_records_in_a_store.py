@@ -4,28 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from rankbench.core.config import validate
 from rankbench.core.storage import Storage
-from rankbench.data.cards import load_card
 from rankbench.experiment.execution import Execution
-from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
-from rankbench.schema.experiment import ExperimentSpec, SearchSpec
+from rankbench.schema.experiment import SearchSpec
 from rankbench.schema.shared_sweeps import copy_records_from, stored_ids, stored_records
 from rankbench.schema.stored_sweep import find_sweep, read_sweep
 from rankbench.sweeps import reuse
-from rankbench.sweeps.plan import plan
 from rankbench.sweeps.search.stage import Search, results_of
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import folder_to_resume, open_sweep
-from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import read_record
 
-SPEC = {
-    "name": "small",
-    "datasets": [{"name": "synthetic", "source": {"generator": {"users": 60, "items": 40, "interactions_per_user": 8}}}],
-    "arms": [{"method": "popularity"}],
-}
+from .planned import plan_of, two_units
 
 
 @pytest.fixture
@@ -38,7 +29,7 @@ def test_a_finished_run_is_copied_and_found(machines, monkeypatch):
     first, second, third = machines
     code = {"revision": "abc", "code": "1"}
     monkeypatch.setattr(reuse, "describe_environment", lambda: code)  # the version of a tree without changes
-    planned = plan(validate(ExperimentSpec, SPEC, "here"), first, 1, "here")
+    planned = plan_of(first, {"method": "popularity"}, cpus=1)
     (unit,) = planned.search
     (outcome,) = run(unit.job, first, Execution(1))
     place = open_sweep(planned.spec, planned, first)
@@ -66,12 +57,7 @@ def test_a_finished_run_is_copied_and_found(machines, monkeypatch):
 def test_a_trial_that_the_search_stops_has_its_record_at_the_driver(machines):
     first, second, _ = machines
     store = SweepStore.of(first.results / "sweeps" / "small-01234567-20260101-000000-000000", first)
-    search, card = Search(store, SearchSpec(scheduler="asha", grace=1)), load_card("synthetic", first)
-    params = {"embedding_dim": 8, "epochs": 9, "patience": 9}
-    units = [
-        Unit(Job(card, (configure("bpr", params | {"learning_rate": r}, arm="a"),), stage="search"), 1, 1, 1.0)
-        for r in (0.1, 0.2)
-    ]
+    search, units = Search(store, SearchSpec(scheduler="asha", grace=1)), two_units(first)
     for unit, value in zip(units, (0.7, 0.5), strict=True):
         search.add(unit)
         search.report(unit, [{"iteration": 1, "seconds": 0.1, "loss": 1.0, "valid": value}])

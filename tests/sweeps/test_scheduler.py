@@ -18,6 +18,8 @@ from rankbench.sweeps.trials.queue import Queue
 from rankbench.sweeps.trials.trainable import EVALUATIONS
 from rankbench.sweeps.units import Unit
 
+from .planned import two_units
+
 
 class Controller:
     """Of Tune's controller, what the scheduler uses; Ray itself has no way to keep a trial from starting."""
@@ -38,13 +40,7 @@ class Controller:
 @pytest.fixture
 def race(tmp_path):
     """(scheduler, two trials of one arm, controller, report): `report(trial, value)` evaluates after the first epoch."""
-    card = load_card("synthetic", Environment.from_env())
-    params = {"embedding_dim": 8, "epochs": 9, "patience": 9}
-    search = Search(SweepStore(tmp_path), SearchSpec(scheduler="asha", grace=1))
-    units = [
-        Unit(Job(card, (configure("bpr", params | {"learning_rate": r}, arm="a"),), stage="search"), 1, 1, 1.0)
-        for r in (0.1, 0.2)
-    ]
+    search, units = Search(SweepStore(tmp_path), SearchSpec(scheduler="asha", grace=1)), two_units(Environment.from_env())
     for unit in units:
         search.add(unit)
     trials = [SimpleNamespace(trial_id=str(i), config={"unit": i}, status="RUNNING") for i in range(2)]

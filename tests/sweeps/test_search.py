@@ -3,17 +3,13 @@ and a second sweep that meets the first one's runs.
 """
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from rankbench.tracking.record import read_record
+from .commands import output, records_of, start, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -47,24 +43,6 @@ resources: {cpus: 1, concurrent: 1}
 """
 
 
-def rankbench(home: Path, *words: str) -> str:
-    environment = os.environ | {
-        "RANKBENCH_DATA": str(home / "data"),
-        "RANKBENCH_RESULTS": str(home / "results"),
-        "RANKBENCH_OFFLINE": "1",
-    }
-    environment.pop("RANKBENCH_TRACKING_URI", None)
-    done = subprocess.run(
-        [sys.executable, "-m", "rankbench", *words], env=environment, cwd=home, text=True, capture_output=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def records_of(folder: Path):
-    return {path.parent.name: read_record(path.parent) for path in folder.glob("records/[!.]*/record.json")}
-
-
 def history(folder: Path):
     """The draws in their order, and of each run its status, metrics and evaluations on the validation set."""
     runs = {
@@ -79,7 +57,7 @@ def history(folder: Path):
 def drawn(tmp_path_factory):
     home = tmp_path_factory.mktemp("drawn")
     (home / "drawn.yaml").write_text(EXPERIMENT)
-    rankbench(home, "sweep", "drawn.yaml")
+    output(start(home, "sweep", "drawn.yaml"))
     (folder,) = (home / "results" / "sweeps").iterdir()
     return home, folder
 
@@ -110,8 +88,8 @@ def test_none_that_was_ended_is_chosen_or_called_a_failure(drawn):
         rivals = [r for r in records.values() if r.stage == "search" and r.arm == row["arm"] and r.finished]
         best = max(record.metrics["ndcg@10"].mean for record in rivals)
         assert records[row["search"]].metrics["ndcg@10"].mean == best
-    assert "failed:" not in rankbench(home, "report")
-    status = json.loads(rankbench(home, "sweep", "status", "--json"))
+    assert "failed:" not in output(start(home, "report"))[0]
+    status = json.loads(output(start(home, "sweep", "status", "--json"))[0])
     assert status["state"] == "finished" and status["running"] is None
     (arm,) = [arm for arm in status["arms"] if arm["model"] == "bpr"]
     assert (arm["finished"] + arm["stopped"], arm["failed"], arm["final"]) == (8, 0, 1)
@@ -133,28 +111,18 @@ UnitTrainable.step = _late
 
 
 @pytest.mark.slow
-def test_killed_and_with_another_timing_it_draws_and_ends_the_same_trials(drawn, tmp_path, monkeypatch):
+def test_killed_and_with_another_timing_it_draws_and_ends_the_same_trials(drawn, tmp_path):
     home, folder = drawn
     shutil.copytree(home / "data", tmp_path / "data")
     shutil.copy(home / "drawn.yaml", tmp_path / "drawn.yaml")
-    code = tmp_path / "code"
-    shutil.copytree(Path(__file__).parents[2] / "platform" / "rankbench", code / "rankbench")
-    shutil.copytree(Path(__file__).parents[2] / "datasets", tmp_path / "datasets")
+    code = copy_of_the_code(tmp_path)
     trainable = code / "rankbench" / "sweeps" / "trials" / "trainable.py"
     trainable.write_text(trainable.read_text() + SLOW)
-    monkeypatch.setenv("PYTHONPATH", str(code))
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    command = [sys.executable, "-m", "rankbench", "sweep", "drawn.yaml"]
-    sweep = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 200
-    while len([*tmp_path.glob("results/sweeps/*/records/*/record.json")]) < 5:
-        assert sweep.poll() is None and time.monotonic() < deadline, sweep.stderr.read()
-        time.sleep(0.05)
+    sweep = start(tmp_path, "sweep", "drawn.yaml", PYTHONPATH=str(code))
+    wait_until(lambda: len(records_of(tmp_path)) >= 5, sweep)
     sweep.send_signal(signal.SIGINT)
-    sweep.communicate(timeout=120)
-    rankbench(tmp_path, "sweep", "drawn.yaml", "--resume")
+    output(sweep, code=130)
+    output(start(tmp_path, "sweep", "drawn.yaml", "--resume"))
     (other,) = (tmp_path / "results" / "sweeps").iterdir()
     assert history(other) == history(folder)
 
@@ -168,39 +136,31 @@ def test_resumed_it_draws_only_what_is_missing(drawn, tmp_path):
     for name in lost:
         shutil.rmtree(copy / "records" / name)
     kept = {name: (copy / "records" / name / "record.json").stat().st_mtime_ns for name in before if name not in lost}
-    rankbench(tmp_path / "home", "sweep", "drawn.yaml", "--resume")
+    output(start(tmp_path / "home", "sweep", "drawn.yaml", "--resume"))
     assert history(copy) == history(home / "results" / "sweeps" / copy.name)
     for name, written in kept.items():
         assert (copy / "records" / name / "record.json").stat().st_mtime_ns == written
 
 
-@pytest.fixture
-def two_sweeps(tmp_path, monkeypatch):
-    """The records of two sweeps with the same settings, one after the other."""
-    (tmp_path / "one.yaml").write_text(FOR_TWO)
-    (tmp_path / "two.yaml").write_text((tmp_path / "one.yaml").read_text().replace("name: drawn", "name: other"))
-    # A checkout with changes has no revision that tells what ran; a copy outside of git has.
-    code = tmp_path / "code"
-    shutil.copytree(Path(__file__).parents[2] / "platform" / "rankbench", code / "rankbench")
-    monkeypatch.setenv("PYTHONPATH", str(code))
-    shutil.copytree(Path(__file__).parents[2] / "datasets", tmp_path / "datasets")
-    for name in ("one.yaml", "two.yaml"):
-        rankbench(tmp_path, "sweep", name)
-    return [records_of(folder) for folder in sorted((tmp_path / "results" / "sweeps").iterdir())]
-
-
-@pytest.mark.slow  # a minute; above, a resumed sweep takes over what it had finished
-def test_a_second_sweep_takes_over_what_the_first_has_finished(two_sweeps):
-    first, second = two_sweeps
-    assert first.keys() == second.keys() and len(first) == 7
-    assert {name: record.started_at for name, record in first.items()} == {n: r.started_at for n, r in second.items()}
-
-
 @pytest.mark.slow
-def test_a_fresh_sweep_takes_over_nothing(two_sweeps, tmp_path):
-    first, _ = two_sweeps
-    rankbench(tmp_path, "sweep", "two.yaml", "--fresh")
-    newest = records_of(max((tmp_path / "results" / "sweeps").iterdir(), key=lambda path: path.stat().st_mtime))
-    assert newest.keys() == first.keys()
-    assert all(newest[name].started_at > first[name].started_at for name in newest)
-    assert all(newest[name].metrics == first[name].metrics for name in newest)
+def test_a_second_sweep_takes_over_what_the_first_has_finished_unless_it_is_fresh(tmp_path, monkeypatch):
+    # A checkout with changes has no revision that tells what ran; a copy outside of git has.
+    monkeypatch.setenv("PYTHONPATH", str(copy_of_the_code(tmp_path)))
+    for name, text in (("one", FOR_TWO), ("two", FOR_TWO.replace("name: drawn", "name: other"))):
+        (tmp_path / f"{name}.yaml").write_text(text)
+    found = []
+    for words in (("one.yaml",), ("two.yaml",), ("two.yaml", "--fresh")):
+        output(start(tmp_path, "sweep", *words))
+        found.append(records_of(max((tmp_path / "results" / "sweeps").iterdir(), key=lambda path: path.stat().st_mtime)))
+    first, second, fresh = found
+    assert first.keys() == second.keys() == fresh.keys() and len(first) == 7
+    for name, record in first.items():
+        assert record.started_at == second[name].started_at < fresh[name].started_at
+        assert record.metrics == fresh[name].metrics
+
+
+def copy_of_the_code(home: Path) -> Path:
+    root = Path(__file__).parents[2]
+    shutil.copytree(root / "platform" / "rankbench", home / "code" / "rankbench")
+    shutil.copytree(root / "datasets", home / "datasets")
+    return home / "code"

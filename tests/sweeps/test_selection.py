@@ -102,19 +102,6 @@ def test_a_selection_without_a_match_is_one_line(text, message, tmp_path, enviro
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_plan_of_a_pattern_equals_the_plan_of_its_members(tmp_path, environment):
-    members = [each.name for each in registered() if "baseline" in each.families]
-    assert len(members) > 1
-    data = "datasets: [{name: synthetic, source: {generator: {users: 60, items: 30, interactions_per_user: 8}}}]"
-    plans = []
-    for methods in ("{family: baseline}", str(members)):
-        path = tmp_path / "some.yaml"
-        path.write_text(f"{{name: some, {data}, methods: {methods}}}", encoding="utf-8")
-        plans.append(plan(load_experiment(path, {}), environment, 1, "some.yaml"))
-    assert plans[0].key == plans[1].key
-    assert [arm.method for arm in plans[0].spec.arms] == members
-
-
 def test_arms_of_methods(tmp_path, environment):
     text = "{name: a, datasets: synthetic, arms: [{method: ease}, {method: ease, name: two}, {method: sl}, {method: bpr}]}"
     spec = load(text, tmp_path, environment)

@@ -53,39 +53,6 @@ def test_tpe_learns_where_the_peak_is(lag):
     assert mean(_search("tpe", lag=lag)[later]) > mean(_search("deaf", lag=lag)[later]) + 0.5
 
 
-def test_the_same_seed_draws_the_same():
-    draws = [Study("a", SPACE, SearchSpec(by="tpe", seed=4), 0).draw() for _ in range(2)]
-    assert draws[0] == draws[1]
-    assert Study("b", SPACE, SearchSpec(by="tpe", seed=4), 0).draw() != draws[0]
-
-
-@pytest.mark.parametrize("scheduler", ["asha", "hyperband"])
-def test_a_trial_far_behind_is_ended_and_a_leading_one_is_not(scheduler):
-    study = Study("a", {}, SearchSpec(scheduler=scheduler, grace=2), epochs=18)
-    ended = {}
-    for trial in range(12):
-        level = 1.0 if trial == 11 else 0.5 if trial < 6 else 0.1
-        study.start()
-        for epoch in range(1, 19):
-            study.report(trial, epoch, level + epoch / 1000)
-            if study.should_stop(trial):
-                ended[trial] = epoch
-                break
-        study.end(trial, level, stopped=trial in ended)
-    assert 11 not in ended
-    assert {6, 7, 8, 9, 10} & set(ended), ended
-    assert all(epoch >= 2 for epoch in ended.values())
-
-
-def test_without_a_scheduler_nobody_is_ended():
-    study = Study("a", {}, SearchSpec(), epochs=10)
-    for trial in range(9):
-        study.start()
-        for epoch in range(1, 10):
-            study.report(trial, epoch, -trial)
-            assert study.should_stop(trial) is False
-
-
 SMALL = {"tau": {"uniform": [0.05, 0.3]}, "sampler": {"choice": ["uniform-all", "popularity"]}}
 TINY = {"nu": {"grid": [0.5, 1.0]}, "lam": {"choice": [1, 2, 3]}}  # fewer settings than trials
 EPOCHS = 6

@@ -1,27 +1,21 @@
 """A sweep as a user runs it: Ray Tune, records, MLflow, table; then resumed, interrupted, and with a failing method."""
 
 import json
-import os
-import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import psutil
 import pytest
-import torch
 from mlflow.tracking import MlflowClient
-from scipy import stats
 
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.sweep import comparisons
-from rankbench.tracking.record import read_record
+from rankbench.tracking.record import RunRecord, read_record
+
+from .commands import output, records_of, start, wait_until
 
 EXPERIMENT = """
 name: small
@@ -42,45 +36,31 @@ resources: {cpus: 1, concurrent: 1}
 BROKEN = "users: 200, items: 80", "users: 30, items: 80"
 
 
-def rankbench(home: Path, *words: str, program: str = "") -> subprocess.Popen:
-    environment = os.environ | {
-        "RANKBENCH_DATA": str(home / "data"),
-        "RANKBENCH_RESULTS": str(home / "results"),
-        "RANKBENCH_OFFLINE": "1",
-    }
-    environment.pop("RANKBENCH_TRACKING_URI", None)
-    return subprocess.Popen(
-        [sys.executable, *(("-c", program) if program else ("-m", "rankbench")), *words],
-        env=environment, cwd=home, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """One finished sweep, with one arm that cannot work."""
     home = tmp_path_factory.mktemp("sweep")
     (home / "small.yaml").write_text(EXPERIMENT.replace(*BROKEN))
-    process = rankbench(home, "sweep", "small.yaml", "--json")
-    out, err = process.communicate(timeout=300)
+    out, err = output(start(home, "sweep", "small.yaml", "--json"), code=4)
     (folder,) = (home / "results" / "sweeps").iterdir()
-    return home, folder, process.returncode, out, err
+    return home, folder, out, err
 
 
-def records_of(folder: Path):
-    return [read_record(path.parent) for path in folder.glob("records/[!.]*/record.json")]
+def records_in(folder: Path) -> list[RunRecord]:
+    return list(records_of(folder).values())
 
 
 def test_a_failed_arm_is_recorded_with_its_reason_and_the_rest_is_finished(swept):
-    _, folder, code, _, err = swept
-    assert code == 4 and "runs failed" in err.splitlines()[-1]
-    failed = [record for record in records_of(folder) if not record.finished]
+    _, folder, _, err = swept
+    assert "runs failed" in err.splitlines()[-1]
+    failed = [record for record in records_in(folder) if not record.finished]
     assert {record.arm for record in failed} == {"broken"}
     assert all("not positive definite" in record.error for record in failed)
 
 
 def test_each_setting_has_a_search_record_and_each_arm_a_final_one(swept):
     _, folder, *_ = swept
-    finished = [record for record in records_of(folder) if record.finished]
+    finished = [record for record in records_in(folder) if record.finished]
     search = [record for record in finished if record.stage == "search"]
     final = [record for record in finished if record.stage == "final"]
     # One b of zero-diag's two is planned.
@@ -92,7 +72,7 @@ def test_each_setting_has_a_search_record_and_each_arm_a_final_one(swept):
 
 def test_the_chosen_setting_is_the_best_on_validation(swept):
     _, folder, *_ = swept
-    records = {record.id: record for record in records_of(folder)}
+    records = records_of(folder)
     for row in json.loads((folder / "chosen.json").read_text())["rows"]:
         rivals = [r for r in records.values() if r.stage == "search" and r.arm == row["arm"] and r.finished]
         assert records[row["search"]].metrics["ndcg@10"].mean == max(r.metrics["ndcg@10"].mean for r in rivals)
@@ -102,7 +82,7 @@ def test_the_chosen_setting_is_the_best_on_validation(swept):
 def test_comparisons_are_kept_beside_the_choice(swept):
     _, folder, *_ = swept
     content = json.loads((folder / "comparisons.json").read_text())
-    finals = {record.arm: record for record in records_of(folder) if record.finished and record.stage == "final"}
+    finals = {record.arm: record for record in records_in(folder) if record.finished and record.stage == "final"}
     assert content["metrics"] == ["recall@10", "ndcg@10"]
     for metric in content["metrics"]:
         means = {arm: record.metrics[metric].mean for arm, record in finals.items()}
@@ -121,74 +101,38 @@ def test_comparisons_are_kept_beside_the_choice(swept):
     assert comparisons(replace(stored, compared=None)) == comparisons(stored)
 
 
-def test_several_seeds_and_splits_are_averaged_a_user_and_reported(tmp_path):
-    words = EXPERIMENT.split("  # Without a ridge")[0] + EXPERIMENT[EXPERIMENT.index("search:") :]
-    words = words.replace("arms:", "final: {seeds: [0, 1], split_seeds: [0, 5]}\narms:\n  - {method: random}")
-    (tmp_path / "small.yaml").write_text(re.sub(r"\{grid: \[([\d.]+).*?\]\}", r"\1", words))
-    process = rankbench(tmp_path, "sweep", "small.yaml", "--chosen", "--json")
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    (folder,) = (tmp_path / "results" / "sweeps").iterdir()
-    runs = {}
-    for record in records_of(folder):
-        runs.setdefault(record.arm, []).append(record)
-    assert {arm: len(members) for arm, members in runs.items()} == {
-        "random": 4, "popularity": 2, "ease": 2, "deql-l2": 2, "deql-l2-zero-diag": 2,
-    }  # fmt: skip
-    assert {(r.seed, r.dataset.split_seed) for r in runs["random"]} == {(s, t) for s in (0, 1) for t in (0, 5)}
-    table = json.loads(out)
-    by_model = {row["model"]: row for row in table["rows"]}
-    # By pandas: seeds first, splits second, users last.
-    frames = {
-        arm: pd.concat(
-            pd.read_parquet(folder / "records" / r.id / "per_user.parquet").assign(split=r.dataset.split_seed) for r in members
-        )
-        for arm, members in runs.items()
-    }
-    means = {arm: f.groupby(["user", "split"])["ndcg@10"].mean().groupby("user").mean() for arm, f in frames.items()}
-    for arm, values in means.items():
-        cell = by_model[arm]["metrics"]["ndcg@10"]
-        assert cell["mean"] == pytest.approx(values.mean(), abs=1e-6)
-        std = np.std([r.metrics["ndcg@10"].mean for r in runs[arm]], ddof=1)
-        assert cell["std"] == pytest.approx(std)
-    for pair in (pair for pair in table["differences"] if pair["metric"] == "ndcg@10"):
-        d = (means[pair["model"]] - means[pair["against"]]).dropna()
-        assert pair["users"] == len(d) and pair["difference"] == pytest.approx(d.mean(), abs=1e-6)
-        assert pair["p_wilcoxon"] == pytest.approx(stats.wilcoxon(d.round(6), zero_method="pratt").pvalue, rel=1e-3)
-        assert set(pair["by_split"]) == {"0", "5"}
-        for split, difference in pair["by_split"].items():
-            on_split = [frames[arm].query(f"split == {split}") for arm in (pair["model"], pair["against"])]
-            one, other = (frame.groupby("user")["ndcg@10"].mean() for frame in on_split)
-            assert difference == pytest.approx((one - other).mean(), abs=1e-6)
-
-
 def test_settings_of_one_inverse_were_fitted_together(swept):
     _, folder, *_ = swept
-    shared = [r for r in records_of(folder) if r.stage == "search" and r.method.startswith("deql")]
+    shared = [r for r in records_in(folder) if r.stage == "search" and r.method.startswith("deql")]
     assert {record.fit_shared_by for record in shared} == {4}
 
 
 def test_the_table_is_on_stdout_as_json(swept):
     *_, out, _ = swept
-    table = json.loads(out[: out.rindex('{\n "error"')] if '{\n "error"' in out else out.split('\n{"error"')[0])
+    table, _ = json.JSONDecoder().raw_decode(out)  # the error follows
     states = {row["model"]: row["state"] for row in table["rows"]}
     assert states == dict.fromkeys(["popularity", "ease", "deql-l2", "deql-l2-zero-diag"], "measured") | {"broken": "failed"}
 
 
+def runs_in_mlflow(home):
+    client = MlflowClient(f"sqlite:///{home}/results/mlflow.db")
+    return client.search_runs([client.get_experiment_by_name("small").experiment_id], max_results=1000)
+
+
 def test_mlflow_shows_trials_below_the_sweep_and_final_runs_beside_each_other(swept):
     home, folder, *_ = swept
-    client = MlflowClient(f"sqlite:///{home}/results/mlflow.db")
-    runs = client.search_runs([client.get_experiment_by_name("small").experiment_id], max_results=1000)
+    runs = runs_in_mlflow(home)
     parents = [run for run in runs if "rankbench.sweep" in run.data.tags]
     assert [run.data.tags["rankbench.sweep"] for run in parents] == [folder.name]
     children = {run.data.tags["rankbench.run"]: run for run in runs if run not in parents}
-    records = {record.id: record for record in records_of(folder)}
+    records = records_of(folder)
     assert set(children) == set(records)
     for name, run in children.items():
         above = parents[0].info.run_id if records[name].stage == "search" else None
         assert run.data.tags.get("mlflow.parentRunId") == above
         assert run.data.tags["rankbench.of_sweep"] == folder.name
         assert run.info.status == ("FINISHED" if records[name].finished else "FAILED")
+    client = MlflowClient(f"sqlite:///{home}/results/mlflow.db")
     files = {file.path for file in client.list_artifacts(parents[0].info.run_id)}
     assert {"report.md", "final.png", "search.png"} <= files
 
@@ -196,38 +140,28 @@ def test_mlflow_shows_trials_below_the_sweep_and_final_runs_beside_each_other(sw
 def test_resume_runs_what_is_missing_and_nothing_else(swept):
     home, folder, *_ = swept
     kept = {path.parent.name: path.stat().st_mtime_ns for path in folder.glob("records/*/record.json")}
-    failed = [record.id for record in records_of(folder) if record.failed]
+    failed = [record.id for record in records_in(folder) if record.failed]
     lost = next(name for name in kept if name.startswith("search-synthetic-ease") and name not in failed)
     before = read_record(folder / "records" / lost)
     shutil.rmtree(folder / "records" / lost)
-    process = rankbench(home, "sweep", "small.yaml", "--resume", "--json")
+    process = start(home, "sweep", "small.yaml", "--resume", "--json")
     missing = set()
     while process.poll() is None:
         # A failed run is tried again, and its record stays until the new one takes its place.
         missing |= {name for name in failed if not (folder / "records" / name).exists()}
         time.sleep(0.01)
-    process.communicate(timeout=300)
+    output(process, code=4)
     assert failed and not missing
     again = read_record(folder / "records" / lost)
     assert again.metrics == before.metrics
-    broken = {record.id for record in records_of(folder) if not record.finished}
+    broken = {record.id for record in records_in(folder) if not record.finished}
     untouched = set(kept) - broken - {lost}
     assert all((folder / "records" / name / "record.json").stat().st_mtime_ns == kept[name] for name in untouched)
     assert len(list((home / "results" / "sweeps").iterdir())) == 1
-
-
-def test_a_record_that_cannot_be_read_is_refused_before_any_work(swept, tmp_path):
-    shutil.copytree(swept[0], tmp_path / "home")
-    (folder,) = (tmp_path / "home" / "results" / "sweeps").iterdir()
-    record = next(folder.glob("records/final-*/record.json"))
-    record.write_text('{"format": 99}')
-    lost = next(folder.glob("records/search-*"))
-    shutil.rmtree(lost)
-    process = rankbench(tmp_path / "home", "sweep", "small.yaml", "--resume")
-    _, error = process.communicate(timeout=300)
-    assert process.returncode == 2
-    assert error.count("\n") == 1 and f"{record}: not a run record (format 99, this version reads 1)" in error
-    assert not lost.exists()
+    # Each is in MLflow once.
+    parent, *sent = sorted(runs_in_mlflow(home), key=lambda run: "rankbench.run" in run.data.tags)
+    assert "rankbench.sweep" in parent.data.tags
+    assert sorted(run.data.tags["rankbench.run"] for run in sent) == sorted(records_of(folder))
 
 
 @pytest.mark.parametrize(
@@ -240,19 +174,15 @@ def test_a_record_that_cannot_be_read_is_refused_before_any_work(swept, tmp_path
 @pytest.mark.fault("F16")
 def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number, code, word, figure):
     (tmp_path / "small.yaml").write_text(EXPERIMENT.replace("[10, 100]", str(list(range(10, 400)))))
-    process = rankbench(tmp_path, "sweep", "small.yaml")
-    deadline = time.monotonic() + 200
-    while not list(tmp_path.glob("results/sweeps/*/records/[!.]*/record.json")):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.2)
+    process = start(tmp_path, "sweep", "small.yaml")
+    wait_until(lambda: records_of(tmp_path), process)
     below = psutil.Process(process.pid).children(recursive=True)
     assert any("raylet" in child.name() for child in below)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == code
+    _, err = output(process, code)
     assert err.splitlines()[-1] == f"error: {word}; finished runs are kept; the same command with --resume continues the sweep"
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
-    assert any(record.finished for record in records_of(folder))
+    assert any(record.finished for record in records_in(folder))
     assert not (folder / "tune").exists()  # nor does Tune keep its state on the disk of the results
     _, alive = psutil.wait_procs(below, timeout=10)
     assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
@@ -281,11 +211,8 @@ def test_a_trial_whose_worker_is_killed_each_time_fails_with_the_reason(tmp_path
     (tmp_path / "killer.py").write_text(KILLER)
     data, rest = EXPERIMENT.split("  - {method: popularity}")[0], EXPERIMENT[EXPERIMENT.index("search:") :]
     (tmp_path / "small.yaml").write_text(f"{data}  - {{method: killer}}\n{rest}")
-    process = rankbench(tmp_path, "sweep", "small.yaml", "--json", "--plugin", "killer.py")
-    _, err = process.communicate(timeout=300)
-    (folder,) = (tmp_path / "results" / "sweeps").iterdir()
-    assert process.returncode == 4, err
-    errors = [record.error for record in records_of(folder) if record.failed]
+    output(start(tmp_path, "sweep", "small.yaml", "--json", "--plugin", "killer.py"), code=4)
+    errors = [record.error for record in records_in(tmp_path) if record.failed]
     assert errors == ["its worker process died: it was killed, or it crashed (the worker was lost 2 times)"]
 
 
@@ -335,9 +262,8 @@ main()
 def test_a_store_that_is_lost_ends_the_command_in_one_line(tmp_path):
     """Tune's own error, with a stack, is not what a user sees."""
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
-    process = rankbench(tmp_path, "sweep", "small.yaml", program=STORE_ENDS)
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 5 and "Traceback" not in err, err
+    _, err = output(start(tmp_path, "sweep", "small.yaml", program=STORE_ENDS), code=5)
+    assert "Traceback" not in err
     (line,) = (line for line in err.splitlines() if line.startswith("error: "))
     assert line == "error: s3://bucket/results: the store does not answer"
 
@@ -345,24 +271,23 @@ def test_a_store_that_is_lost_ends_the_command_in_one_line(tmp_path):
 @pytest.mark.parametrize("fit_on", ["train", pytest.param("train+valid", marks=pytest.mark.slow)])
 def test_a_killed_worker_costs_a_retry_and_nothing_that_valid_said_of_the_epochs(fit_on, tmp_path):
     (tmp_path / "trained.yaml").write_text(TRAINED.replace("FIT_ON", fit_on))
-    process = rankbench(tmp_path, "sweep", "trained.yaml", "--json")
-    deadline, workers = time.monotonic() + 120, []
-    while not workers:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
+    process = start(tmp_path, "sweep", "trained.yaml", "--json")
+
+    def workers():
         below = psutil.Process(process.pid).children(recursive=True)
-        workers = [child for child in below if child.is_running() and "Trainable.train" in " ".join(_command(child))]
-    workers[0].kill()
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
+        return [child for child in below if child.is_running() and "Trainable.train" in " ".join(_command(child))]
+
+    wait_until(workers, process)
+    workers()[0].kill()
+    _, err = output(process)
     (line,) = (line for line in err.splitlines() if "worker was lost" in line)
     assert line.startswith("warning: synthetic: ") and "the trial is run again" in line
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
-    assert all(record.finished for record in records_of(folder))
+    assert all(record.finished for record in records_in(folder))
     # What a device can do is done there, and the rest on processors.
-    devices = {record.method: record.device for record in records_of(folder)}
+    devices = {record.method: record.device for record in records_in(folder)}
     assert devices == {"popularity": "cpu", "ease": "cpu:0", "ials": "cpu", "bpr": "cpu:0"}
-    records = [record for record in records_of(folder) if record.method == "bpr"]
+    records = [record for record in records_in(folder) if record.method == "bpr"]
     search = [record for record in records if record.stage == "search"]
     best = max(search, key=lambda record: record.metrics["ndcg@10"].mean)
     final = [record for record in records if record.stage == "final"]
@@ -379,25 +304,7 @@ def test_a_killed_worker_costs_a_retry_and_nothing_that_valid_said_of_the_epochs
         assert all(len(record.curve) == best.iterations and "valid" not in record.curve[0] for record in final)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_said_before_the_work(tmp_path):
-    (tmp_path / "small.yaml").write_text(EXPERIMENT)
-    process = rankbench(tmp_path, "sweep", "small.yaml", "resources.device=cuda")
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 2 and err.count("\n") == 1 and "--device cuda" in err, err
-    assert not (tmp_path / "results" / "sweeps").exists()
-
-
-def test_a_report_of_what_was_not_measured_names_what_was(swept):
-    home, *_ = swept
-    process = rankbench(home, "report", "small", "--metrics", "ndcg@99")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2 and "ndcg@99 was not measured" in err and "ndcg@10" in err, err
-
-
 def test_a_sweep_that_finds_no_cluster_leaves_nothing_behind(tmp_path):
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
-    process = rankbench(tmp_path, "sweep", "small.yaml", "--address", "127.0.0.1:1")
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 4 and "cannot join the Ray cluster at 127.0.0.1:1" in err, err
+    output(start(tmp_path, "sweep", "small.yaml", "--address", "127.0.0.1:1"), code=4)
     assert not (tmp_path / "results" / "sweeps").exists()

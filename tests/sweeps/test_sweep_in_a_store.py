@@ -1,11 +1,8 @@
 """A sweep whose results and data are in an object store: killed on one machine, finished and reported on others."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,8 @@ from rankbench.cli import _main
 from rankbench.core.storage import Storage
 from rankbench.schema.shared_sweeps import RECORDS, SWEEPS, newest_records, stored_ids
 from rankbench.tracking.record import read_records
+
+from .commands import output, start, wait_until
 
 EXPERIMENT = """
 name: small
@@ -34,17 +33,11 @@ def command(home: Path, variables: dict[str, str], *words: str) -> subprocess.Po
     """A command of a machine whose files are all in `home`."""
     home.mkdir(exist_ok=True)
     (home / "small.yaml").write_text(EXPERIMENT)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RANKBENCH_", "RAY_"))}
-    return subprocess.Popen(
-        [sys.executable, "-m", "rankbench", *words], env=environment | variables | {"RANKBENCH_OFFLINE": "1"}, cwd=home,
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+    return start(home, *words, **variables)
 
 
-def output_of(process: subprocess.Popen) -> dict:
-    out, err = process.communicate(timeout=400)
-    assert process.returncode == 0, err
-    return json.loads(out)
+def json_of(process: subprocess.Popen) -> dict:
+    return json.loads(output(process)[0])
 
 
 @pytest.mark.slow
@@ -56,24 +49,20 @@ def test_it_is_finished_on_another_machine_with_the_same_bits(s3, tmp_path):
 
     store = Storage.from_env(f"{s3}/results", "here")
     killed = command(tmp_path / "first", variables("first"), "sweep", "small.yaml", "--json")
-    deadline = time.monotonic() + 300
-    while sum(key.endswith("checksums.json") for key in store.objects(SWEEPS)) < 3:
-        assert killed.poll() is None and time.monotonic() < deadline, killed.communicate()
-        time.sleep(0.1)
+    wait_until(lambda: sum(key.endswith("checksums.json") for key in store.objects(SWEEPS)) >= 3, killed, 300)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     (name,) = stored_ids(store)
     before = newest_records([key.removeprefix(f"{RECORDS}/") for key in store.below(f"{SWEEPS}/{name}").objects(RECORDS)])
-    resumed = output_of(command(tmp_path / "second", variables("second"), "sweep", "small.yaml", "--resume", "--json"))
+    resumed = json_of(command(tmp_path / "second", variables("second"), "sweep", "small.yaml", "--resume", "--json"))
     assert Path(resumed["folder"]).name == name
     after = newest_records([key.removeprefix(f"{RECORDS}/") for key in store.below(f"{SWEEPS}/{name}").objects(RECORDS)])
     assert before.items() <= after.items()  # what was finished is not run again
     assert {key.rpartition("/")[2] for key in store.objects(f"{SWEEPS}/{name}/files")} >= {"chosen.json", "report.html"}
-    status = output_of(command(tmp_path / "third", variables("third"), "sweep", "status", "--json"))
+    status = json_of(command(tmp_path / "third", variables("third"), "sweep", "status", "--json"))
     assert status["id"] == name and status["state"] == "finished"
-    report = output_of(command(tmp_path / "third", variables("third"), "report", "--json"))
-    folders = {"RANKBENCH_RESULTS": str(tmp_path / "plain" / "results"), "RANKBENCH_DATA": str(tmp_path / "plain" / "data")}
-    plain = output_of(command(tmp_path / "plain", folders, "sweep", "small.yaml", "--json"))
+    report = json_of(command(tmp_path / "third", variables("third"), "report", "--json"))
+    plain = json_of(command(tmp_path / "plain", {}, "sweep", "small.yaml", "--json"))
     stored = read_records(Path(report["folder"]) / "records")
     expected = {each.id: each for each in read_records(Path(plain["folder"]) / "records")}
     assert {each.id: each.metrics for each in stored} == {name: each.metrics for name, each in expected.items()}

@@ -1,21 +1,18 @@
 """One experiment with every family of methods on hosts with addresses of their own: one is killed, and another joins late."""
 
-import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from rankbench.tracking.record import read_record
+from .commands import output, records_of, wait_until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 from hosts import hosts, unavailable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-# Trials of some twenty seconds, so that starting workers, which takes five, does not decide the share that is printed.
 EXPERIMENT = """
 name: families
 datasets:
@@ -43,31 +40,17 @@ def sweep(cluster, home, *words):
     return cluster.start(command, env=places, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def records_of(home):
-    records = [read_record(path.parent) for path in home.glob("results/sweeps/*/records/[!.]*/record.json")]
-    return {record.id: record for record in records}
-
-
-def wait_for_records(process, home, n):
-    while len(records_of(home)) < n:
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.2)
-
-
 @pytest.mark.timeout(1500)
 def test_every_family_is_complete_and_equal_although_a_host_dies_and_another_joins(tmp_path):
     if reason := unavailable():
         pytest.skip(reason)
     with hosts(3) as cluster:
         spread = sweep(cluster, tmp_path / "spread", "--address", cluster.address)
-        wait_for_records(spread, tmp_path / "spread", 4)
+        wait_until(lambda: len(records_of(tmp_path / "spread")) >= 4, spread)
         cluster.kill(2)
         cluster.add()
-        out, err = spread.communicate(timeout=1000)
-        assert spread.returncode == 0, err
-        alone = sweep(cluster, tmp_path / "alone")
-        _, err = alone.communicate(timeout=600)
-        assert alone.returncode == 0, err
+        output(spread)
+        output(sweep(cluster, tmp_path / "alone"))
     there, here = records_of(tmp_path / "spread"), records_of(tmp_path / "alone")
     assert there.keys() == here.keys() and len(here) == 30
     assert all(record.finished for record in there.values())
@@ -75,4 +58,3 @@ def test_every_family_is_complete_and_equal_although_a_host_dies_and_another_joi
         for metric, value in record.metrics.items():
             same = pytest.approx(value.mean, rel=1e-4, abs=1e-4) if record.method in BY_TILES else value.mean
             assert there[name].metrics[metric].mean == same, (name, metric)
-    print("share of the processors' time", json.loads(out)["used"])

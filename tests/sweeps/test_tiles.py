@@ -1,9 +1,8 @@
 """A trial whose matrix does not fit into the machine's memory is solved by tiles, of which nothing is left."""
 
 import json
-import os
-import subprocess
-import sys
+
+from .commands import output, start
 
 SCENARIO = """
 import json, sys
@@ -39,16 +38,11 @@ print(json.dumps({"results": results, "left": left}))
 
 
 def test_it_has_the_metrics_of_the_dense_one(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
-    environment |= {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "results")}
-    done = subprocess.run(
-        [sys.executable, "-c", SCENARIO, str(tmp_path)], capture_output=True, text=True, timeout=300, env=environment
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    output = json.loads(done.stdout.splitlines()[-1])
-    dense, tiled = output["results"]
+    out, _ = output(start(tmp_path, str(tmp_path), program=SCENARIO))
+    told = json.loads(out.splitlines()[-1])
+    dense, tiled = told["results"]
     assert [dense[1], tiled[1]] == [None, None]
     assert dense[0] is None and 0 < tiled[0] < 8000
     for name in ("recall@20", "ndcg@20"):  # two scores that tie but for rounding make another item the last of a list
         assert abs(tiled[2][name] - dense[2][name]) <= 1e-4, name
-    assert sorted(output["left"]) == ["attempts", "records"]
+    assert sorted(told["left"]) == ["attempts", "records"]

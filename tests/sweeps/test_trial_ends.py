@@ -12,9 +12,6 @@ import pytest
 from rankbench.cluster.machine import Machine
 from rankbench.core.errors import StorageError
 from rankbench.experiment.run import run
-from rankbench.schema.experiment import experiment_of_words
-from rankbench.sweeps.heartbeat import Progress
-from rankbench.sweeps.plan import plan
 from rankbench.sweeps.search.stage import Search
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import open_sweep
@@ -24,13 +21,12 @@ from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.limits import OVERDUE
 from rankbench.tracking.record import write_record
 
-DATA = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
+from .planned import plan_of
 
 
 @pytest.fixture
 def group(environment):
-    spec = experiment_of_words(["synthetic"], ["ease"], {"datasets": [DATA], "search.choose.metric": "ndcg@20"}, "here")
-    planned = plan(spec, environment, 1, "here")
+    planned = plan_of(environment, {"method": "ease"}, cpus=1)
     search = Search(open_sweep(planned.spec, planned, environment), planned.spec.search)
     for unit in planned.search:
         search.add(unit)
@@ -84,12 +80,6 @@ time.sleep(float(sys.argv[2]))
         assert (done.returncode, lost.late, lost.reason == "too long") == (int(late), late, late)
 
 
-def test_nothing_counts_as_finished_without_a_record():
-    progress = Progress("search", of=1, cost_of=1.0)
-    progress.add([], 1.0, "ndcg@20", cached=False)
-    assert progress.finished == 0
-
-
 def test_a_node_without_the_results_is_named_after_a_while(tmp_path, monkeypatch):
     monkeypatch.setattr(trainable, "MOUNTED", 1.0)
     with pytest.raises(StorageError, match=rf"late: not there on {re.escape(gethostname())}; mount it"):
@@ -99,3 +89,27 @@ def test_a_node_without_the_results_is_named_after_a_while(tmp_path, monkeypatch
     mount.start()
     trainable._require_visible(SweepStore(tmp_path / "late"))
     mount.join()
+
+
+@pytest.mark.parametrize(
+    ("message", "begins"),
+    [
+        (
+            "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node (IP: "
+            "10.0.0.1) was 30.1GB / 31.0GB (0.97)",
+            "out of memory: Ray ended its worker",
+        ),
+        (
+            "Traceback (most recent call last):\n  File x\nray.exceptions.ActorDiedError: The actor died unexpectedly before "
+            "finishing this task.\n\tclass_name: UnitTrainable\nWorker exit type: SYSTEM_ERROR Worker exit detail: ...",
+            "its worker process died",
+        ),
+        ("The actor died because its node was terminated", "its node was lost"),
+        ("ray.exceptions.RaySystemError: broken pipe", "broken pipe"),
+        ("", "it ended, but its record does not appear here"),
+    ],
+)
+def test_the_cause_comes_first(message, begins):
+    """Why a worker was lost, in words of a user, from the messages that Ray writes."""
+    told = ends.cause(message.splitlines())
+    assert told.startswith(begins) and "ray.exceptions" not in told and "\n" not in told

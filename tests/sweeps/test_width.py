@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from rankbench.cluster.machine import Machine, Needs, capacity
-from rankbench.core.config import validate
-from rankbench.schema.experiment import ExperimentSpec, Resources
-from rankbench.sweeps.plan import plan
+from rankbench.schema.experiment import Resources
 from rankbench.sweeps.width import EFFICIENCY, widths
+
+from .planned import plan_of
 
 GB = 10**9
 FOUR = [Machine(2, 8 * GB)] * 4
@@ -17,10 +17,8 @@ FOUR = [Machine(2, 8 * GB)] * 4
 @pytest.fixture
 def units(environment):
     """A closed form, alternating least squares and training by gradient steps, each of 100 seconds on one processor."""
-    small = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
-    content = {"name": "test", "datasets": [small], "arms": [{"method": "ease"}, {"method": "ials"}, {"method": "bpr"}]}
-    search = plan(validate(ExperimentSpec, content, "x.yaml"), environment, None, "x.yaml").search
-    return [replace(unit, cost=100.0, cpus=1) for unit in search]
+    planned = plan_of(environment, *({"method": name} for name in ("ease", "ials", "bpr")), cpus=None)
+    return [replace(unit, cost=100.0, cpus=1) for unit in planned.search]
 
 
 def nodes(members, machines=FOUR, **resources):

@@ -1,30 +1,19 @@
 """Trials whose gradient steps are made by several workers: the plan reserves them, and the records are those of one worker."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from rankbench.cluster.machine import Machine
-from rankbench.core.config import validate
 from rankbench.core.errors import ConfigError
-from rankbench.schema.experiment import ExperimentSpec, Resources
+from rankbench.schema.experiment import Resources
 from rankbench.sweeps.dry_run import dry_run
 from rankbench.sweeps.placement import adapted
-from rankbench.sweeps.plan import plan
-from rankbench.tracking.record import read_record
 
-SMALL = {"name": "synthetic", "source": {"generator": {"users": 60, "items": 30, "interactions_per_user": 8}}}
-
-
-def plan_of(environment, *arms, **resources):
-    given = {"name": "test", "datasets": [SMALL], "arms": list(arms), "resources": resources}
-    return plan(validate(ExperimentSpec, given, "x.yaml"), environment, 4, "x.yaml")
+from .commands import output, records_of, start
+from .planned import plan_of
 
 
 def test_trials_of_gradient_steps_reserve_a_processor_for_each_worker(environment):
-    planned = plan_of(environment, {"method": "bpr"}, {"method": "ease"}, {"method": "ials"}, workers=4)
+    planned = plan_of(environment, {"method": "bpr"}, {"method": "ease"}, {"method": "ials"}, resources={"workers": 4}, cpus=4)
     units = {unit.job.configs[0].method: unit for unit in planned.search}
     assert {name: (unit.workers, unit.needs.cpus) for name, unit in units.items()} == {
         "bpr": (4, 4), "ease": (1, 1), "ials": (1, 1),
@@ -36,29 +25,26 @@ def test_trials_of_gradient_steps_reserve_a_processor_for_each_worker(environmen
 
 def test_workers_change_neither_the_key_of_a_sweep_nor_what_is_planned(environment):
     arm = {"method": "bpr", "params": {"learning_rate": {"grid": [0.1, 0.01]}}}
-    alone, together = plan_of(environment, arm), plan_of(environment, arm, workers=2)
+    alone, together = plan_of(environment, arm), plan_of(environment, arm, resources={"workers": 2})
     assert alone.key == together.key
     assert [unit.run_id for unit in alone.search] == [unit.run_id for unit in together.search]
 
 
 def test_the_dry_run_names_the_workers(environment):
-    preview = dry_run(
-        plan_of(environment, {"method": "bpr"}, {"method": "ease"}, workers=2), environment, [Machine(2, 64 << 30)]
-    )
+    planned = plan_of(environment, {"method": "bpr"}, {"method": "ease"}, resources={"workers": 2})
+    preview = dry_run(planned, environment, [Machine(2, 64 << 30)])
     assert [(row.cpus, row.as_dict()["workers"]) for row in preview.rows[:2]] == [(2, 2), (1, 1)]
 
 
 def test_a_draw_of_an_adaptive_search_keeps_its_workers(environment):
-    given = {
-        "name": "test", "datasets": [SMALL], "resources": {"workers": 2}, "search": {"by": "tpe", "trials": 3},
-        "arms": [{"method": "bpr", "params": {"learning_rate": {"loguniform": [0.01, 0.1]}}}],
-    }  # fmt: skip
-    (search,) = plan(validate(ExperimentSpec, given, "x.yaml"), environment, 4, "x.yaml").adaptive
+    arm = {"method": "bpr", "params": {"learning_rate": {"loguniform": [0.01, 0.1]}}}
+    planned = plan_of(environment, arm, resources={"workers": 2}, search={"by": "tpe", "trials": 3})
+    (search,) = planned.adaptive
     assert search.unit({"learning_rate": 0.02}).workers == 2
 
 
 def test_a_smaller_machine_does_not_reduce_the_workers(environment):
-    (unit,) = plan_of(environment, {"method": "bpr"}, workers=4).search
+    (unit,) = plan_of(environment, {"method": "bpr"}, resources={"workers": 4}, cpus=4).search
     assert adapted(unit, [Machine(2, 64 << 30)], Resources(workers=4)) == unit
 
 
@@ -78,7 +64,7 @@ def test_a_smaller_machine_does_not_reduce_the_workers(environment):
 )
 def test_what_several_workers_cannot_do_is_refused_before_anything_runs(environment, arm, resources, message):
     with pytest.raises(ConfigError, match=message) as caught:
-        plan_of(environment, arm, **resources)
+        plan_of(environment, arm, resources=resources, cpus=4)
     assert "\n" not in str(caught.value)
 
 
@@ -97,21 +83,12 @@ cutoffs: [10]
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_a_sweep_by_two_workers_has_the_results_of_one(tmp_path):
-    variables = os.environ | {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_OFFLINE": "1"}
-    variables.pop("RANKBENCH_TRACKING_URI", None)
+    (tmp_path / "x.yaml").write_text(EXPERIMENT)
     losses = {}
     for workers in (1, 2):
         home = tmp_path / str(workers)
-        home.mkdir()
-        (home / "x.yaml").write_text(EXPERIMENT)
-        words = ["sweep", "x.yaml", f"resources.workers={workers}"]
-        done = subprocess.run(
-            [sys.executable, "-m", "rankbench", *words],
-            env=variables | {"RANKBENCH_RESULTS": str(home / "results")}, cwd=home, capture_output=True, text=True, timeout=500,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        paths = sorted(home.glob("results/sweeps/*/records/[!.]*/record.json"))
-        records = [read_record(path.parent) for path in paths]
+        output(start(home, "sweep", str(tmp_path / "x.yaml"), f"resources.workers={workers}"))
+        records = records_of(home).values()
         assert {record.workers for record in records if record.method == "bpr"} == {workers}
         assert {record.workers for record in records if record.method == "ease"} == {1}
         losses[workers] = {record.id: [row["loss"] for row in record.curve] for record in records if record.method == "bpr"}
