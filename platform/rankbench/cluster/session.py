@@ -72,26 +72,20 @@ class Session:
         """Number of GPUs of all nodes."""
         return sum(machine.gpus for machine in self.machines)
 
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of all nodes."""
-        return sum(machine.memory_bytes for machine in self.machines)
-
 
 @contextmanager
 def session(
     address: str | None = None,
     cpus: int | None = None,
-    object_store_memory: int = OBJECTS,
     gpus: bool = False,
     memory: NodeMemory | None = None,
 ) -> Iterator[Session]:
     """Connect to Ray during the block; a local cluster is shut down afterwards.
 
     `address` (or RAY_ADDRESS) names a running cluster. Without one, a local cluster is started, with `cpus` processors, all
-    GPUs of the host if `gpus`, `object_store_memory` bytes for shared objects, and all sockets on loopback. `memory` bounds
-    such a cluster, objects included; without it, tasks may reserve what Ray finds free. A running cluster is never joined
-    unless it is named. If the Ray node of this host dies, the process ends with exit code 4.
+    GPUs of the host if `gpus`, and all sockets on loopback. `memory` bounds such a cluster, objects included; without it, tasks
+    may reserve what Ray finds free. A running cluster is never joined unless it is named. If the Ray node of this host dies,
+    the process ends with exit code 4.
 
     Ray reads its settings at import, so nothing may import it earlier. Raises ClusterError if it was imported earlier or the
     cluster cannot be joined, and ConfigError if authentication is switched off.
@@ -111,7 +105,7 @@ def session(
     else:
         with private_folder() as folder:
             sizes = {"object_store_memory": memory.objects, **task_memory_option(memory.tasks)} if memory else {}
-            yield from _local(folder, cpus, {"object_store_memory": object_store_memory} | sizes, gpus)
+            yield from _local(folder, cpus, {"object_store_memory": OBJECTS} | sizes, gpus)
 
 
 def _local(folder: Path, cpus: int | None, sizes: dict[str, int], gpus: bool) -> Iterator[Session]:
