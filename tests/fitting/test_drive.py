@@ -83,20 +83,15 @@ def expected_end(values, limit, patience, every):
 VALUES = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3]), min_size=21, max_size=21)
 
 
+@pytest.mark.parametrize("begin", [counting(), in_place], ids=["new arrays", "arrays changed in place"])
 @given(values=VALUES, limit=st.integers(1, 20), patience=st.integers(1, 4), every=st.integers(1, 4))
-def test_patience_ends_a_fit_and_the_best_model_is_returned(values, limit, patience, every):
-    fit = result_of(drive(counting(), limit, Validation(scripted(values), Stopping(patience, every))))
+def test_patience_ends_a_fit_and_the_best_model_is_returned(begin, values, limit, patience, every):
+    fit = result_of(drive(begin, limit, Validation(scripted(values), Stopping(patience, every))))
     ran, best = expected_end(values, limit, patience, every)
     assert [row["iteration"] for row in fit.curve] == list(range(1, ran + 1))
     assert fit.iterations == best == int(fit.model.number[0])
     measured = {row["iteration"]: row["valid"] for row in fit.curve if "valid" in row}
     assert measured == {n: values[n] for n in range(1, ran + 1) if n % every == 0 or n == limit}
-
-
-@given(values=VALUES, limit=st.integers(1, 20), patience=st.integers(1, 4))
-def test_the_best_model_is_returned_of_a_method_that_changes_its_arrays_in_place(values, limit, patience):
-    fit = result_of(drive(in_place, limit, Validation(scripted(values), Stopping(patience))))
-    assert fit.iterations == int(fit.model.number[0]) == expected_end(values, limit, patience, 1)[1]
 
 
 @settings(max_examples=30)
@@ -140,13 +135,10 @@ def test_without_patience_the_last_model_is_returned_and_nothing_is_measured():
     assert (fit.iterations, fit.ended, fit.model.number.tolist()) == (4, "last iteration", [4])
 
 
-def test_a_method_that_converges_between_two_evaluations_is_evaluated_once_more():
+def test_a_method_that_converges_is_evaluated_once_more_and_may_do_so_before_its_first_iteration():
     values = [0.0, 0.1, 0.2, 0.1, 0.2, 0.9, 0.0]
     fit = result_of(drive(counting(ends_after=5), 20, Validation(scripted(values), Stopping(3, eval_every=2))))
     assert (fit.ended, fit.iterations) == ("converged", 5) and fit.curve[-1]["valid"] == 0.9
-
-
-def test_a_method_that_cannot_begin_returns_the_model_that_it_starts_from():
     fit = result_of(drive(counting(ends_after=0), 20))
     assert (fit.iterations, fit.ended, fit.curve) == (0, "converged", [])
 

@@ -26,96 +26,67 @@ class Work:
         return Cost(self.flops, self.flops, self.parts, disk=self.disk, array=self.array)
 
 
-def seconds(hardware, calls):
+def make(name, node, flops=0.0, **work):
+    return lambda flow: flow.make([name], Work(flops, **work), node=node)
+
+
+def change(name, flops, *reads):
+    return lambda flow: flow.change(name, Work(flops), [*reads])
+
+
+def computed(hardware, *calls):
+    """The pool after these calls and a use of each array."""
     pool = SimulatedPool(hardware)
     flow = Flow(pool)
-    calls(flow)
+    for call in calls:
+        call(flow)
     flow.wait([flow.use(name, Work()) for name in list(flow._arrays)])
     return pool
 
 
-def test_tasks_of_a_node_follow_each_other_and_nodes_work_at_once():
-    def calls(flow):
-        for name, node in (("a", 0), ("b", 0), ("c", 1)):
-            flow.make([name], Work(3.0), node=node)
-
-    pool = seconds(PLAIN, calls)
-    assert pool.now == pytest.approx(6) and pool.flops == 9 and pool.sent == 0
-
-
-def test_an_array_goes_over_the_wire_once_before_the_task_that_reads_it():
-    def calls(flow):
-        flow.make(["a"], Work(3.0, array=5.0), node=0)
-        flow.make(["b"], Work(1.0), node=1)
-        flow.make(["c"], Work(1.0), node=1)
-        flow.change("b", Work(2.0), ["a"])
-        flow.change("c", Work(2.0), ["a"])
-
-    pool = seconds(PLAIN, calls)
-    assert pool.now == pytest.approx(3 + 5 + 2 + 2) and pool.sent == 5
-
-
-def test_a_line_is_shared_by_what_leaves_it():
-    def calls(flow):
-        flow.make(["a"], Work(0.0, array=5.0), node=0)
-        for node in (1, 2):
-            flow.make([node], Work(0.0), node=node)
-            flow.change(node, Work(1.0), ["a"])
-
-    assert seconds(replace(PLAIN, nodes=3), calls).now == pytest.approx(5 + 5 + 1)
-
-
-def test_a_copy_is_sent_on_by_who_has_it():
-    def calls(flow):
-        flow.make(["a"], Work(0.0, array=5.0), node=0)
-        flow.make(["x"], Work(0.0, array=50.0), node=0)
-        flow.make([1], Work(0.0), node=1)
-        flow.change(1, Work(1.0), ["a"])
-        flow.make([3], Work(6.0), node=3)  # busy until node 1 has a, and the line of node 0 is taken by x
-        flow.make([2], Work(0.0), node=2)
-        flow.change(2, Work(1.0), ["x"])
-        flow.change(3, Work(1.0), ["a"])
-
-    assert seconds(replace(PLAIN, nodes=4), calls).now == pytest.approx(5 + 50 + 1)
-
-
-def test_overheads_add_up():
-    def calls(flow):
-        flow.make(["a"], Work(4.0, array=10.0), node=0)
-
-    slow = replace(PLAIN, dispatch=0.5, latency=0.25, overhead=2.0, copied=0.1, speed=0.5)
+SLOW = {"dispatch": 0.5, "latency": 0.25, "overhead": 2.0, "copied": 0.1, "speed": 0.5}
+TIMES = {
+    "tasks of a node follow each other and nodes work at once": (
+        {}, [make("a", 0, 3.0), make("b", 0, 3.0), make("c", 1, 3.0)], 6
+    ),
+    "an array goes over the wire once before the task that reads it": (
+        {},
+        [make("a", 0, 3.0, array=5.0), make("b", 1, 1.0), make("c", 1, 1.0), change("b", 2.0, "a"), change("c", 2.0, "a")],
+        3 + 5 + 2 + 2,
+    ),
+    "a line is shared by what leaves it": (
+        {"nodes": 3},
+        [make("a", 0, array=5.0), make("b", 1), change("b", 1.0, "a"), make("c", 2), change("c", 1.0, "a")],
+        5 + 5 + 1,
+    ),
+    # Node 3 is busy until node 1 has a, and then the line of node 0 is taken by x.
+    "a copy is sent on by who has it": (
+        {"nodes": 4},
+        [make("a", 0, array=5.0), make("x", 0, array=50.0), make("b", 1), change("b", 1.0, "a"),
+         make("d", 3, 6.0), make("c", 2), change("c", 1.0, "x"), change("d", 1.0, "a")],
+        5 + 50 + 1,
+    ),
     # Of the make: to the node, twice 2 + 10 · 0.1 + 4, and back. Of the use: the same without work and copy.
-    assert seconds(slow, calls).now == pytest.approx((0.75 + 14 + 0.25) + (0.75 + 4 + 0.25))
+    "overheads add up": (SLOW, [make("a", 0, 4.0, array=10.0)], (0.75 + 14 + 0.25) + (0.75 + 4 + 0.25)),
+    "five parts take four threads as long as eight": ({"cores": 8}, [make("a", 0, 10.0, parts=5)], 10 * 2 / 5),
+    "all nodes share the disk": ({"disk": 2.0}, [make(node, node, disk=6.0) for node in range(2)], 6),
+}  # fmt: skip
 
 
-def test_five_parts_take_four_threads_as_long_as_eight():
-    def calls(flow):
-        flow.make(["a"], Work(10.0, parts=5))
-
-    assert seconds(replace(PLAIN, cores=8), calls).now == pytest.approx(10 * 2 / 5)
+@pytest.mark.parametrize("hardware, calls, seconds", TIMES.values(), ids=TIMES)
+def test_the_seconds_are_those_on_paper(hardware, calls, seconds):
+    assert computed(replace(PLAIN, **hardware), *calls).now == pytest.approx(seconds)
 
 
-def test_all_nodes_share_the_disk():
-    def calls(flow):
-        for node in range(2):
-            flow.make([node], Work(disk=6.0), node=node)
-
-    assert seconds(replace(PLAIN, disk=2.0), calls).now == pytest.approx(6)
+def test_operations_and_bytes_are_counted():
+    pool = computed(PLAIN, make("a", 0, 3.0, array=5.0), make("b", 1, 1.0), change("b", 2.0, "a"))
+    assert (pool.flops, pool.sent) == (6, 5)
 
 
 def test_what_a_node_cannot_hold_is_refused_after_its_copies_have_gone():
-    def copies(flow):
-        for number in range(5):
-            flow.make([number], Work(array=30.0), node=0)
-        flow.make(["b"], Work(), node=1)
-        for number in range(5):
-            flow.change("b", Work(1.0), [number])
-
-    def own(flow):
-        for number in range(5):
-            flow.make([number], Work(array=30.0), node=number % 2)
-
+    copies = [make(number, 0, array=30.0) for number in range(5)]
+    copies += [make("b", 1), *(change("b", 1.0, number) for number in range(5))]
     small = replace(PLAIN, nodes=2, memory=170.0)
-    assert seconds(small, copies).nodes[1].peak <= 170
+    assert computed(small, *copies).nodes[1].peak <= 170
     with pytest.raises(StorageError, match=r"a node needs more than 0\.0 GB for tiles"):
-        seconds(replace(small, memory=80.0), own)
+        computed(replace(small, memory=80.0), *(make(number, number % 2, array=30.0) for number in range(5)))
