@@ -1,6 +1,7 @@
 """What tests of tracking share: sinks on a store, and the whole content of a store for comparison."""
 
 import dataclasses
+import socket
 import sqlite3
 import threading
 from collections import defaultdict
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import sqlalchemy
 
+from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord, write_record
 from rankbench.tracking.uploader import Uploader
@@ -47,6 +49,19 @@ def sweep(sink: MlflowSink, name: str, n: int) -> None:
 def spooled(root: Path) -> list[str]:
     """Names of the messages that wait."""
     return sorted(path.name for path in (root / "spool").glob("[!.]*.json"))
+
+
+def free_port() -> int:
+    """A port of loopback where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def deliver(root: Path, uri: str | None = None) -> tuple[int, str]:
+    """What `rankbench tracking sync` does; returns how many messages are left, and why."""
+    delivery = Delivery(uri or f"sqlite:///{root}/mlflow.db", root / "artifacts", queue=False)
+    delivery.start()
+    return delivery.finish(lambda: len(spooled(root)), 60.0, 200.0), delivery.reason
 
 
 def deliver_here(root: Path) -> list[dict]:

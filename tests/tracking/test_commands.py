@@ -1,6 +1,5 @@
 """`rankbench tracking`, and `run` while MLflow is away, as a user meets them."""
 
-import dataclasses
 import json
 import re
 import socket
@@ -16,7 +15,7 @@ from mlflow.tracking import MlflowClient
 from rankbench.cli import _main
 from rankbench.tracking.record import write_record
 
-from .stores import run_tags, sink_on, spooled
+from .stores import free_port, run_tags, sink_on, spooled
 from .test_record import RECORD
 
 RUN = ["run", "synthetic", "ease", "lam=50", "--json", "data.source.generator.users=80", "data.source.generator.items=40",
@@ -37,8 +36,7 @@ def results(tmp_path, monkeypatch):
 @pytest.fixture
 def dead():
     """An address where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def spool_one(results):
@@ -156,20 +154,3 @@ def test_a_killed_command_leaves_no_uploader(results):
         driver.wait()
         assert psutil.wait_procs([uploader], timeout=60)[1] == []
     assert len(spooled(results)) == 1
-
-
-@pytest.mark.slow
-def test_two_syncs_at_once_send_each_message_once(results, capsys):
-    for i in range(40):
-        record = dataclasses.replace(RECORD, id=f"run-x-ease-{i}")
-        sink_on(results, "runs").send(record, write_record(results / "runs", record, None))
-    command = [sys.executable, "-m", "rankbench", "tracking", "sync"]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=120)[1] for process in both]
-    codes = sorted(process.returncode for process in both)
-    assert codes in ([0, 0], [0, 5])  # the second may have come when all was sent
-    assert codes == [0, 0] or any("another process is sending" in line for line in said)
-    assert run_tags(results / "mlflow.db", "rankbench.run") == sorted(f"run-x-ease-{i}" for i in range(40))
-    assert _main(["tracking", "status", "--json"]) == 0
-    status = json.loads(capsys.readouterr().out)
-    assert (status["reachable"], status["waiting"], status["set_aside"]) == (True, 0, 0)

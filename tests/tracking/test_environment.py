@@ -30,15 +30,6 @@ def test_peak_memory_sees_an_allocation_and_forgets_it_after_a_reset():
     assert peak_memory() < during - 200e6
 
 
-def test_the_revision_is_the_commit_of_the_checkout():
-    about = describe_environment()
-    if not (ROOT / ".git").exists():
-        assert about["revision"] is None
-        return
-    head = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    assert about["revision"].removesuffix("+changes") == head.stdout.strip()
-
-
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no checkout")
 def test_a_record_names_the_revision_that_ran_whatever_is_committed_during_the_fit(monkeypatch):
     head = ["before"]

@@ -7,15 +7,14 @@ import pytest
 
 from rankbench.tracking.links import run_links, web_address
 from rankbench.tracking.mlflow_runs import MlflowRuns
-from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, write_record
+from rankbench.tracking.record import write_record
 from rankbench.tracking.served import remember
 from rankbench.tracking.spool import RunMessage, SweepStart
 from rankbench.tracking.store import connect
 
-RECORD = RunRecord(
-    id="final-x-ease-1", method="ease", params={}, dataset=DatasetInfo("x", "f"), fit_on="train", measured_on="test", seed=0,
-    dtype="float32", arm="ease", stage="final", metrics={"ndcg@20": Measured(0.1)}, seconds={"fit": 1.0},
-)  # fmt: skip
+from . import test_record
+
+RECORD = dataclasses.replace(test_record.RECORD, id="final-x-ease-1", arm="ease", stage="final")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 import requests
@@ -22,7 +22,7 @@ from rankbench.tracking.run_fields import metric_key, run_name
 from rankbench.tracking.spool import RunMessage, Spool, SweepEnd
 from rankbench.tracking.store import make_tables
 
-from .stores import content, deliver_here, run_tags, sink_on, spooled, sweep
+from .stores import content, deliver, deliver_here, free_port, run_tags, sink_on, spooled, sweep
 from .test_record import RECORD
 
 
@@ -44,13 +44,6 @@ def root(empty_store, tmp_path):
 def impatient(monkeypatch):
     """The wait of a store that never answers, shortened: what is tested is that it ends."""
     monkeypatch.setattr(mlflow_sink, "PATIENCE", 3.0)
-
-
-def deliver(root, uri=None):
-    """What `rankbench tracking sync` does; returns how many messages are left, and why."""
-    delivery = Delivery(uri or f"sqlite:///{root}/mlflow.db", root / "artifacts", queue=False)
-    delivery.start()
-    return delivery.finish(lambda: len(spooled(root)), 30.0, 120.0), delivery.reason
 
 
 def runs_of(root, experiment):
@@ -291,29 +284,6 @@ def test_what_the_store_refuses_stays_and_blocks_nothing(root, monkeypatch, refu
     assert run.info.status == "FINISHED"
 
 
-def waits(lines, messages):
-    """The one warning of a store that took nothing."""
-    (line,) = lines
-    assert f"{messages} of {messages} messages wait" in line and "results are complete on disk" in line
-    assert "`rankbench tracking sync`" in line and "\n" not in line
-    return line
-
-
-def test_a_database_locked_by_another_process_costs_only_the_wait(root, impatient):
-    lines = []
-    sink = sink_on(root, "locked", lines)
-    holder = sqlite3.connect(root / "mlflow.db", isolation_level=None)
-    holder.execute("BEGIN EXCLUSIVE")
-    begun = time.monotonic()
-    assert sink.open()
-    sweep(sink, "sweep-1", 2)
-    assert time.monotonic() - begun < 50
-    waits(lines, 4)
-    holder.rollback()
-    assert deliver(root) == (0, "")
-    assert run_tags(root / "mlflow.db", "rankbench.run") == ["run-x-ease-0", "run-x-ease-1"]
-
-
 def test_a_spool_that_cannot_be_written_costs_one_warning(tmp_path, impatient):
     (tmp_path / "spool").write_text("in the way")
     lines = []
@@ -344,13 +314,15 @@ def store_that(fails, root):
             threading.Thread(target=server.serve_forever, daemon=True).start()
             yield f"http://127.0.0.1:{server.server_port}"
             server.shutdown()
-    else:
+    elif fails == "is silent":
         with socket.create_server(("127.0.0.1", 0)) as listener:  # it takes connections, and nobody answers
-            address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            if fails == "is silent":
-                yield address
-        if fails == "is down":
-            yield address
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    elif fails == "is locked by another process":
+        with closing(sqlite3.connect(root / "mlflow.db", isolation_level=None)) as holder:
+            holder.execute("BEGIN EXCLUSIVE")
+            yield None
+    else:
+        yield f"http://127.0.0.1:{free_port()}"
 
 
 @pytest.mark.parametrize(
@@ -358,6 +330,7 @@ def store_that(fails, root):
     [
         ("is silent", "no answer in 3 s"),
         ("has errors", "500"),
+        ("is locked by another process", ""),
         pytest.param("is down", "Connection refused", marks=pytest.mark.slow),
         pytest.param("cannot be made", "File exists", marks=pytest.mark.slow),
     ],
@@ -370,7 +343,9 @@ def test_a_store_that_takes_nothing_costs_one_warning(root, fails, says, impatie
         sink.open()
         sweep(sink, "sweep-1", 2)
         assert time.monotonic() - begun < 50  # the wait, not the 60 s of two HTTP attempts
-        assert says in waits(lines, 4)
+        (line,) = lines
+        assert "4 of 4 messages wait" in line and "results are complete on disk" in line and says in line
+        assert "`rankbench tracking sync`" in line and "\n" not in line
         if fails == "is silent":
             assert check(uri, root / "artifacts", seconds=2.0) == "no answer in 2 s"
     deliver_here(root)  # to another store, after the address was put right

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -22,14 +21,10 @@ from rankbench.core.errors import DataError, StorageError
 from rankbench.experiment.fitted_model import load
 from rankbench.tracking.labels import Labels
 
+from .stores import free_port
+
 FIT = ["fit", "synthetic", "ease", "lam=50", "data.source.generator.users=80", "data.source.generator.items=40",
        "data.source.generator.interactions_per_user=10"]  # fmt: skip
-
-
-@pytest.fixture
-def unused_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -145,18 +140,19 @@ def test_what_cannot_be_registered_is_named(registered, environment, tmp_path):
 
 
 @pytest.mark.slow
-def test_mlflow_serves_it(registered, unused_port):
+def test_mlflow_serves_it(registered):
     root, uri = registered
+    port = free_port()
     command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", "models:/shop/1", "--env-manager", "local"]
     process = subprocess.Popen(
-        [*command, "--port", str(unused_port)], env=os.environ | {"MLFLOW_TRACKING_URI": uri}, start_new_session=True,
+        [*command, "--port", str(port)], env=os.environ | {"MLFLOW_TRACKING_URI": uri}, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
     def post(user):
         body = {"dataframe_split": {"columns": ["user"], "data": [[user]]}, "params": {"k": 3}}
         request = urllib.request.Request(
-            f"http://127.0.0.1:{unused_port}/invocations", json.dumps(body).encode(), {"Content-Type": "application/json"}
+            f"http://127.0.0.1:{port}/invocations", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         return json.load(urllib.request.urlopen(request, timeout=30))["predictions"]
 
@@ -164,7 +160,7 @@ def test_mlflow_serves_it(registered, unused_port):
         deadline = time.monotonic() + 180
         while True:
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{unused_port}/ping", timeout=5).close()
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/ping", timeout=5).close()
                 break
             except OSError:
                 assert process.poll() is None and time.monotonic() < deadline

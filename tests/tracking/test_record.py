@@ -40,6 +40,8 @@ def test_a_record_reads_back_as_it_was_written(tmp_path):
     values = {"ndcg@20": np.array([0.1, 0.4])}
     folder = write_record(tmp_path, RECORD, per_user_table(pa.array(["b", "a"]), values))
     assert read_record(folder) == RECORD
+    stored = json.loads((folder / "record.json").read_text())
+    assert stored | {"searched": None} == dataclasses.asdict(RECORD) and "searched" not in stored
     table = read_per_user(folder)
     assert table["user"].to_pylist() == ["b", "a"]
     np.testing.assert_allclose(table["ndcg@20"].to_numpy(), values["ndcg@20"], rtol=1e-7)
@@ -92,6 +94,7 @@ def with_values(**values):
 @pytest.mark.parametrize(
     "text",
     [
+        '{"format": 99, "name": "of then"}',
         "", "{", "[]", "{}", "null", '{"format": 1, "id": "x"}', "[" * 100_000, '{"id":' * 100_000,
         with_values(dataset=None), with_values(dataset={}), with_values(dataset={"name": "x"}),
         with_values(dataset={"name": "x", "fingerprint": None}), with_values(params=None), with_values(metrics=None),
@@ -108,12 +111,8 @@ def test_a_damaged_record_is_named(tmp_path, text):
     with pytest.raises(DataError, match=r"record\.json: not a run record \(") as error:
         read_record(folder)
     assert "\n" not in str(error.value) and len(str(error.value)) < 500
-
-
-def test_a_record_of_another_format_is_named(tmp_path):
-    (tmp_path / "record.json").write_text('{"format": 99, "name": "of then"}')
-    with pytest.raises(DataError, match=r"record\.json: not a run record \(format 99, this version reads 1\)"):
-        read_record(tmp_path)
+    if "99" in text:
+        assert "format 99, this version reads 1)" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -150,11 +149,6 @@ def test_a_record_that_knows_less_or_more_of_its_dataset_is_read(tmp_path):
     assert read_record(tmp_path) == RECORD
 
 
-def test_records_are_plain_json(tmp_path):
-    folder = write_record(tmp_path, RECORD, None)
-    assert json.loads((folder / "record.json").read_text()) == dataclasses.asdict(RECORD)
-
-
 def measured(values: dict[str, list[float]]) -> RunRecord:
     """A record of these values by user, summarised as every run is."""
     n_users = len(next(iter(values.values())))
@@ -174,14 +168,8 @@ def test_an_interval_that_tells_nothing_is_said():
     )
     assert flat.interval_warning(["recall@5"]).startswith("all 3,000 users have the same recall@5, so")
     assert flat.interval_warning(["mrr@5", "coverage@5", "hit_rate@5"]) is None
-
-
-def test_an_interval_with_a_width_is_not_doubted():
-    assert measured({"ndcg@5": [0.1, 0.2]}).interval_warning() is None
-    assert RECORD.interval_warning() is None
-
-
-def test_a_list_as_long_as_the_catalogue_has_every_target():
-    flat = measured({"recall@5": [1.0, 1.0]})
-    assert flat.interval_warning() is not None
-    assert dataclasses.replace(flat, dataset=DatasetInfo("x", "f", counts={"items": 5})).interval_warning() is None
+    assert measured({"ndcg@5": [0.1, 0.2]}).interval_warning() is None and RECORD.interval_warning() is None
+    # A list as long as the catalogue has every target.
+    full = measured({"recall@5": [1.0, 1.0]})
+    assert full.interval_warning() is not None
+    assert dataclasses.replace(full, dataset=DatasetInfo("x", "f", counts={"items": 5})).interval_warning() is None

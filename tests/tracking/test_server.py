@@ -4,7 +4,6 @@ import dataclasses
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -13,11 +12,11 @@ import time
 import pytest
 
 from rankbench.tracking import mlflow_sink
-from rankbench.tracking.delivery import Delivery, check
+from rankbench.tracking.delivery import check
 from rankbench.tracking.record import write_record
 from rankbench.tracking.store import QUIET
 
-from .stores import content, records, run_tags, sink_on, spooled, stored, told, with_curves
+from .stores import content, deliver, free_port, records, run_tags, sink_on, spooled, stored, told, with_curves
 from .test_record import RECORD
 
 pytestmark = pytest.mark.slow
@@ -28,8 +27,7 @@ class Server:
 
     def __init__(self, folder):
         self.folder, self.database = folder, folder / "server.db"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.uri = f"http://127.0.0.1:{self.port}"
         self.start()
 
@@ -53,12 +51,6 @@ def server(tmp_path_factory):
     yield server
     server.signal(signal.SIGCONT)
     server.signal(signal.SIGKILL)
-
-
-def deliver(root, uri):
-    delivery = Delivery(uri, root / "artifacts", queue=False)
-    delivery.start()
-    return delivery.finish(lambda: len(spooled(root)), 60.0, 200.0), delivery.reason
 
 
 def wait_until(condition, seconds=60):

@@ -44,8 +44,11 @@ def metrics(path):
 
 
 def test_an_older_store_is_brought_up_with_a_copy_of_before(old, tmp_path):
-    with pytest.raises(StorageError, match=OLDER):  # other commands change no schema
+    before = (tmp_path / "mlflow.db").read_bytes()
+    # Other commands change no schema.
+    with pytest.raises(StorageError, match=rf"{OLDER}.*back it up, then start `rankbench tracking serve`"):
         make_tables(old, tmp_path)
+    assert (tmp_path / "mlflow.db").read_bytes() == before
     said = upgrade(old)
     copy = tmp_path / f"mlflow.db.{OLDER}"
     assert OLDER in said and str(copy) in said

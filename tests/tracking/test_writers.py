@@ -12,12 +12,12 @@ import sqlalchemy
 
 from rankbench.core.errors import StorageError
 from rankbench.tracking import store
-from rankbench.tracking.delivery import Delivery, check
+from rankbench.tracking.delivery import check
 from rankbench.tracking.record import write_record
 from rankbench.tracking.store import locked, make_tables, schema
 
 from .postgres import postgres, why_not
-from .stores import records, sink_on, spooled, stored, told, with_curves
+from .stores import deliver, records, sink_on, spooled, stored, told, with_curves
 
 pytestmark = pytest.mark.slow
 
@@ -71,9 +71,7 @@ def test_eight_writers_lose_nothing_and_write_nothing_twice(uri, tmp_path, figur
         home = tmp_path / f"sweep-{writer}"
         # A machine that is busy enough does not take all in the 30 s that a sweep waits; then it says so, and keeps it.
         assert bool(spooled(home)) == ("messages wait" in lines)
-        delivery = Delivery(uri, home / "artifacts")
-        delivery.start()
-        assert delivery.finish(lambda home=home: len(spooled(home)), 60.0, 120.0) == 0
+        assert deliver(home, uri) == (0, "")
     assert stored(uri, "crowd") == expected
     engine = sqlalchemy.create_engine(uri)
     with engine.connect() as connection:
@@ -110,9 +108,7 @@ def test_a_database_that_crashes_in_mid_sweep_loses_nothing(database, tmp_path, 
         sink.send(record, write_record(tmp_path / "records", record, None))
     sink.finish_sweep([], ok=True)
     assert left > 0 and (lines == [] or "messages wait" in lines[0])
-    delivery = Delivery(uri, tmp_path / "artifacts")
-    delivery.start()
-    assert delivery.finish(lambda: len(spooled(tmp_path)), 60.0, 120.0) == 0
+    assert deliver(tmp_path, uri) == (0, "")
     assert stored(uri, "crash") == {record.id: ("FINISHED", told(record)) for record in runs}
     figure(f"PostgreSQL crashes in mid-sweep and comes back: {len(runs)} of {len(runs)} runs of 200 points, none twice")
 
