@@ -7,6 +7,8 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytest import approx
+
 HERE = Path(__file__).parent
 
 
@@ -30,6 +32,29 @@ def answer(*words, timeout=400, **more):
     output, errors = process.communicate(timeout=timeout)
     assert process.returncode == 0, errors[-3000:]
     return json.loads(output.splitlines()[-1])
+
+
+def run_command(folder, *words, begin=None, before=(), **more):
+    """A `run` of synthetic data whose results lie in `folder`, begun by `Hosts.start` or here, where `before` starts it."""
+    command = [*before, sys.executable, "-m", "rankbench", "run", "synthetic", *words, "--no-track", "--json", "--curve", "0"]
+    places = {"RANKBENCH_DATA": str(folder.parent / "data"), "RANKBENCH_RESULTS": str(folder)}
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    if begin:
+        return begin(command, env=places | more, **pipes)
+    return subprocess.Popen(command, env=environment(**places, **more), text=True, **pipes)
+
+
+def printed(process):
+    """What a command printed as JSON, which ended well."""
+    output, errors = process.communicate(timeout=400)
+    assert process.returncode == 0, errors[-3000:]
+    return json.loads(output)
+
+
+def assert_same_metrics(joined, alone):
+    """Of a run on a cluster and of one in memory, whose sums have another order."""
+    for name, value in alone["metrics"].items():
+        assert joined["metrics"][name]["mean"] == approx(value["mean"], abs=1e-4, rel=1e-4), name
 
 
 @contextmanager

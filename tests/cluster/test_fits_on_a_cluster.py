@@ -2,13 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from programs import answer, environment, running_nodes
+from programs import answer, assert_same_metrics, printed, run_command, running_nodes
 
 pytestmark = pytest.mark.cluster
 
@@ -184,29 +182,14 @@ def test_a_node_that_dies_while_columns_are_ranked_changes_nothing(tmp_path):
     assert said["ranking"]["killed"], said
 
 
-def run(folder, *words, address=(), **more):
-    """A `run` whose results lie in `folder`, as a process."""
-    command = [sys.executable, "-m", "rankbench", "run", "synthetic", *words, *address, "--no-track", "--json"]
-    places = {"RANKBENCH_DATA": str(folder.parent / "data"), "RANKBENCH_RESULTS": str(folder)}
-    return subprocess.Popen(
-        command, env=environment(**places, **more), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-
-
-def ended(process):
-    printed, errors = process.communicate(timeout=400)
-    assert process.returncode == 0, errors[-3000:]
-    return json.loads(printed)
-
-
 @pytest.mark.slow
 @pytest.mark.fault("F5")
 def test_a_driver_without_its_node_ends_with_4_and_goes_on_later(tmp_path, figure):
     sizes = ["data.source.generator.users=8000", "data.source.generator.items=3000"]
-    words = ["ials", "embedding_dim=256", "iterations=60", "--curve", "0", *sizes]
-    whole = ended(run(tmp_path / "whole", *words))
+    words = ["ials", "embedding_dim=256", "iterations=60", *sizes]
+    whole = printed(run_command(tmp_path / "whole", *words))
     with running_nodes() as about:
-        broken = run(tmp_path / "broken", *words, address=("--address", about["address"]), **about["environment"])
+        broken = run_command(tmp_path / "broken", *words, "--address", about["address"], **about["environment"])
         checkpoints = tmp_path / "broken" / "checkpoints"
         while not list(checkpoints.glob("*/00000[3-9]")):
             assert broken.poll() is None, broken.stderr.read()
@@ -218,17 +201,15 @@ def test_a_driver_without_its_node_ends_with_4_and_goes_on_later(tmp_path, figur
     assert broken.returncode == 4 and took < 60, (broken.returncode, took, errors)
     assert errors.strip().splitlines()[-1].startswith("error: ") and "Traceback" not in errors
     assert max(int(path.name) for path in checkpoints.glob("*/[0-9]*")) >= 3
-    assert ended(run(tmp_path / "broken", *words, "--resume"))["metrics"] == whole["metrics"]
+    assert printed(run_command(tmp_path / "broken", *words, "--resume"))["metrics"] == whole["metrics"]
     figure(f"run: exit 4, {took:.1f} s after the death of the driver's node; --resume gives the same metrics")
 
 
 def test_a_run_on_a_cluster_has_the_metrics_of_one_in_memory(tmp_path):
     with running_nodes(2) as about:
-        joined = ended(
-            run(tmp_path / "joined", "ease", "lam=20", address=("--address", about["address"]), **about["environment"])
-        )
-    alone = ended(run(tmp_path / "alone", "ease", "lam=20"))
+        words = ("ease", "lam=20", "--address", about["address"])
+        joined = printed(run_command(tmp_path / "joined", *words, **about["environment"]))
+    alone = printed(run_command(tmp_path / "alone", "ease", "lam=20"))
     assert json.loads((Path(joined["folder"]) / "record.json").read_text())["tiles"]
     assert not list((tmp_path / "joined" / "spill").glob("*"))
-    for name, value in alone["metrics"].items():
-        assert joined["metrics"][name]["mean"] == pytest.approx(value["mean"], abs=1e-4, rel=1e-4), name
+    assert_same_metrics(joined, alone)

@@ -17,25 +17,30 @@ def test_objects_and_tasks_add_up_to_the_bound(total):
     assert LEAST_OBJECTS <= memory.objects <= OBJECTS
 
 
-def test_a_bound_that_is_too_small_is_refused_with_the_numbers():
-    with pytest.raises(ConfigError) as error:
-        node_memory("500MB", None, "--memory")
-    assert str(error.value) == (
-        "--memory: 500 MB are too little: shared objects take 84 MB, and a fit takes at least 450 MB; give at least 534MB"
-    )
-    assert node_memory("534MB", None, "--memory") and node_memory(None, "10.0.0.1:6379", "--memory") is None
+HOST = psutil.virtual_memory().total / 1e9
+CLUSTER = "10.0.0.1:6379"
 
 
-def test_a_bound_above_the_machine_and_one_for_a_cluster_are_refused():
-    host = psutil.virtual_memory().total
-    with pytest.raises(
-        ConfigError, match=rf"^memory: {host / 1e9 + 1000:.1f} GB are more than the {host / 1e9:.1f} GB of this"
-    ):
-        node_memory(f"{host / 1e9 + 1000:.3f}GB", None, "memory")
-    with pytest.raises(ConfigError, match=r"ray start --memory=900000000 --object-store-memory=100000000$"):
-        node_memory("1GB", "10.0.0.1:6379", "--memory")
-    with pytest.raises(ConfigError, match="--memory: expected a size such as 4GB"):
-        node_memory("much", None, "--memory")
+@pytest.mark.parametrize(
+    ("size", "address", "message"),
+    [
+        (
+            "500MB",
+            None,
+            "^500 MB are too little: shared objects take 84 MB, .* at least 450 MB; give at least 534MB$",
+        ),
+        (f"{HOST + 1000:.3f}GB", None, rf"^{HOST + 1000:.1f} GB are more than the {HOST:.1f} GB of this"),
+        ("1GB", CLUSTER, r"ray start --memory=900000000 --object-store-memory=100000000$"),
+        ("much", None, "^expected a size such as 4GB"),
+    ],
+)
+def test_a_bound_that_cannot_work_is_refused_with_the_numbers(size, address, message):
+    with pytest.raises(ConfigError, match=message.replace("^", "^--memory: ")):
+        node_memory(size, address, "--memory")
+
+
+def test_the_least_bound_is_taken_and_a_cluster_needs_none():
+    assert node_memory("534MB", None, "--memory") and node_memory(None, CLUSTER, "--memory") is None
 
 
 SCRIPT = """

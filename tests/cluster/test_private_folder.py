@@ -79,18 +79,6 @@ def test_the_folder_of_a_killed_owner_goes_with_its_processes(tmp_path, owner, f
     figure("processes that a killed driver left: ended by the next start")
 
 
-def test_what_a_process_still_writes_goes_too(tmp_path):
-    writes = "import sys, time; [open(f'{sys.argv[1]}/{n}', 'w').close() or time.sleep(0.001) for n in range(500)]"
-    with private_folder(tmp_path) as folder:
-        (folder / "logs").mkdir()
-        process = subprocess.Popen([sys.executable, "-c", writes, str(folder)])
-        while process.poll() is None and not (folder / "0").exists():
-            pass
-    process.wait()
-    remove_abandoned(tmp_path)
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_what_is_written_after_the_last_look_goes_too(tmp_path, monkeypatch):
     remove, tries = Path.rmdir, []
 

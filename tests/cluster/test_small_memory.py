@@ -6,13 +6,12 @@ The programs are in small_memory.py.
 import json
 import os
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import groups
 import pytest
-from programs import HERE, answer, environment
+from programs import HERE, answer, printed, run_command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -74,13 +73,9 @@ def test_a_run_in_a_small_group_goes_by_tiles(tmp_path, figure):
     if why := groups.unavailable():
         pytest.skip(why)
     sizes = [f"data.source.generator.{size}" for size in ("users=3000", "items=12000", "interactions_per_user=60")]
-    words = ["run", "synthetic", "ease", "lam=30", *sizes, "--no-track", "--json"]
-    places = environment(RANKBENCH_DATA=str(tmp_path / "data"), RANKBENCH_RESULTS=str(tmp_path / "results"))
     with groups.memory_group(900 << 20) as inside:
-        command = [*inside, sys.executable, "-m", "rankbench", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=350, env=places)
-    assert done.returncode == 0, done.stderr
-    record = json.loads((Path(json.loads(done.stdout)["folder"]) / "record.json").read_text())
+        done = printed(run_command(tmp_path / "results", "ease", "lam=30", *sizes, before=inside))
+    record = json.loads((Path(done["folder"]) / "record.json").read_text())
     assert record["tiles"], record
     figure(
         f"EASE of 12,000 items in a control group of 900 MiB: by tiles, {record['peak_memory_bytes'] / 1e6:.0f} MB at its peak"
