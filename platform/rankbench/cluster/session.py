@@ -72,6 +72,11 @@ class Session:
         """Number of GPUs of all nodes."""
         return sum(machine.gpus for machine in self.machines)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of all nodes."""
+        return sum(machine.memory_bytes for machine in self.machines)
+
 
 @contextmanager
 def session(
