@@ -36,9 +36,15 @@ def interactions(rows: list[tuple], parts: list[str] | None = None) -> Interacti
     return data.sorted()
 
 
-def pairs(data: Interactions, matrix) -> list[tuple]:
+def _pairs(data: Interactions, matrix) -> list[tuple]:
     users, items = data.users.to_pylist(), data.items.to_pylist()
     return sorted((users[row], items[column]) for row, column in zip(*matrix.nonzero(), strict=True))
+
+
+@pytest.fixture(scope="session")
+def pairs():
+    """pairs(data, matrix) → the (user, item) pairs of a matrix, sorted."""
+    return _pairs
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +56,7 @@ def cut():
         for step in steps:
             prepared = apply(Step(**step), prepared)
         made, data = split(prepared.sorted(), spec)
-        found = {name: pairs(data, getattr(made, name)) for name in LABELS}
+        found = {name: _pairs(data, getattr(made, name)) for name in LABELS}
         every = [pair for part in found.values() for pair in part]
         assert len(every) == len(set(every)) and all((getattr(made, name).data == 1).all() for name in LABELS)
         assert made.train.shape == (len(data.users), len(data.items))

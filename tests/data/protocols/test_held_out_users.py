@@ -32,7 +32,9 @@ def n_targets(convention, share, n):
     seed=st.integers(0, 2**40),
     shuffle=st.randoms(use_true_random=False),
 )
-def test_parts_are_those_counted_user_by_user(cut, rows, n_valid, n_test, convention, targets, vocabulary, seed, shuffle):
+def test_parts_are_those_counted_user_by_user(
+    cut, pairs, rows, n_valid, n_test, convention, targets, vocabulary, seed, shuffle
+):
     spec = HeldOutUsers(
         valid=n_valid, test=n_test, targets=float(targets), convention=convention, item_vocabulary=vocabulary, seed=seed
     )
@@ -67,6 +69,8 @@ def test_parts_are_those_counted_user_by_user(cut, rows, n_valid, n_test, conven
 
     # A row for every held-out user; history is the fold-in alone, and a model of train users is never fitted again.
     assert made.final_fit == "train"
+    of_valid = parts["valid_history"] + parts["valid_target"]
+    assert pairs(data, made.fit_matrix("train+valid")) == sorted(parts["train"] + of_valid)
     for on, group in (("valid", valid), ("test", test)):
         holdout = made.holdout(on, "train")
         ids = data.users.to_pylist()
