@@ -58,7 +58,7 @@ def run_stepwise(
     job: Job, environment: Environment, execution: Execution, progress: Progress = ignore_progress
 ) -> Generator[list[Row] | Limit, None, list[Outcome]]:
     """Like `run`, but yield the curve so far after each iteration of an iterative method. Other kinds of jobs register how they
-    are run; they may yield limits of time, too.
+    are run, as an entry of a leaderboard does; they may yield limits of time, too.
     """
     started_at, seconds = now(), dict[str, float]()
     code_revision(), package_fingerprint()  # asked now, because another revision may be checked out before the fit ends

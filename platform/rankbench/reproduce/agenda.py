@@ -115,7 +115,7 @@ def table_words(environment: Environment) -> list[str]:
 
 
 def evidence_folder(environment: Environment, given: Path | None = None) -> Path:
-    """Return the folder of the store: as given; evidence/ in the folder of the experiment files if that can be written, as in a
+    """Return the folder of the store: as given; evidence/ in the folder of the experiment files if it is there, as in a
     checkout; otherwise evidence/ in the results folder.
     """
     return given or environment.stored_beside("experiments", EVIDENCE)

@@ -51,8 +51,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class SweepStore:
-    """The place of one sweep. `shared`: the objects of this sweep; None if `folder` itself is shared. `claim`: that of the
-    driver, None for the records of trials alone.
+    """The place of one sweep, or of the fits of a reproduction or a leaderboard, which are records in a folder without a claim.
+    `shared`: the objects of this sweep; None if `folder` itself is shared. `claim`: that of the driver, None for the records of
+    trials alone.
     """
 
     folder: Path
