@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from rankbench.cluster.machine import Machine
@@ -16,7 +17,8 @@ from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import LATE, Rules
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.sweeps.search.budget import Budget
-from rankbench.tracking.record import Searched, find_record, write_record
+from rankbench.sweeps.search.stage import results_of
+from rankbench.tracking.record import DatasetInfo, Measured, Searched, write_record
 
 RULES = Rules("ndcg@20", MetricSet(("ndcg@20",)))
 
@@ -60,14 +62,14 @@ def contest(home, names, monkeypatch, running=lambda name: None):
 
     def at_once(units, environment, store, cluster, resources, on_done, in_order, may_begin):
         for unit in units:
-            if (record := find_record(store.records / unit.run_id)) or may_begin(unit):
-                name = unit.job.entrant.name
-                if not record:
-                    running(name)
-                    run_here.append(name)
-                    record = failure(unit.job, unit.job.configs[0], LATE)
-                    write_record(store.records, record, None)
-                on_done(unit, [record], name not in run_here)
+            if found := results_of(unit, store.records):
+                on_done(unit, found, True)
+            elif may_begin(unit):
+                running(unit.job.entrant.name)
+                run_here.append(unit.job.entrant.name)
+                record = failure(unit.job, unit.job.configs[0], LATE)
+                write_record(store.records, record, None)
+                on_done(unit, [record], False)
 
     monkeypatch.setattr("rankbench.sweeps.run_units.run_units", at_once)
     machine = SimpleNamespace(machines=[Machine(2, 1 << 40)])
@@ -98,9 +100,15 @@ def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(home, monk
 
 
 def test_a_record_that_a_killed_command_left_is_stored_by_the_next_one(home, monkeypatch):
-    each = entry(home / "leaderboard").unit(RULES)
+    job = entry(home / "leaderboard").unit(RULES).job
+    assert entry(home / "other").unit(RULES).run_id != job.run_id(job.configs[0])  # another store has its own run
+    data = DatasetInfo("synthetic", "data", counts={"users": 2, "items": 3})
+    about = {"status": "finished", "searched": Searched(0.5, 3, (0,), (0.4,)), "seconds": {"all": 1.0}, "dataset": data}
+    record = replace(failure(job, job.configs[0], ""), **about, threads=1, metrics={"ndcg@20": Measured(0.4, 0.3, 0.5)})
     records = Environment.from_env().results / "entries" / "records"
-    write_record(records, failure(each.job, each.job.configs[0], LATE), None)
+    write_record(records, record, pa.table({"user": ["a", "b"], "ndcg@20": pa.array([0.3, 0.5], pa.float32())}))
     assert contest(home, ["popularity"], monkeypatch) == ([], [])
-    assert [each.status for each in Leaderboard(home / "leaderboard").all(Result)] == ["over budget"]
+    store = Leaderboard(home / "leaderboard")
+    (stored,) = store.all(Result)
+    assert (stored.status, stored.valid, store.users_of(stored, "ndcg@20") is not None) == ("finished", 0.5, True)
     assert not [*records.iterdir()]

@@ -53,7 +53,8 @@ class Entry:
         keeps the best one.
         """
         assert self.size is not None, "what runs is prepared"
-        job = EntryJob.of(self.entrant, self.card, self.allowed, rules, self.without_result(rules).key)
+        key = str(self.results.folder.resolve()), *self.without_result(rules).key
+        job = EntryJob.of(self.entrant, self.card, self.allowed, rules, key)
         n_bytes = memory(job, self.size) + (4 * self.size.items**2 if job.configs[0].spec.dense else 0)
         return Unit(job, rules.n_threads, n_bytes, self.seconds or 0.0)
 
@@ -189,13 +190,13 @@ def run(
         claims = {folder: held.enter_context(Claims(folder / CLAIMS)) for folder in folders}
 
         def begins(unit: Unit) -> bool:
-            entry, of_store = entries[unit.run_id], claims[entries[unit.run_id].results.folder]
-            if of_store.take(unit.run_id):
-                wanted = entry.without_result(rules)
+            entry = entries[unit.run_id]
+            wanted, of_store = entry.without_result(rules), claims[entry.results.folder]
+            if of_store.take(str(wanted.key)):
                 entry.results.read_again(Result, wanted.dataset)
                 if not entry.results.find(wanted):
                     return True
-                of_store.release(unit.run_id)
+                of_store.release(str(wanted.key))
             on_other(entry)
             return False
 
@@ -207,7 +208,7 @@ def run(
             result = entry.result(record, rules)
             keep(entry, result, read_per_user(folder) if result.finished else None)
             shutil.rmtree(folder)
-            claims[entry.results.folder].release(unit.run_id)
+            claims[entry.results.folder].release(str(entry.without_result(rules).key))
 
         resources = Resources(cpus=rules.n_threads, nodes=1)
         run_units(units, environment, runs, cluster, resources, done, in_order=True, may_begin=begins)

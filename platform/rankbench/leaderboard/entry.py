@@ -75,7 +75,7 @@ class Rules:
 class EntryJob(Job):
     """A race of the settings of an `entrant` within the budget `allowed`, by `rules`. Its only config is the entrant's default.
 
-    `key`: what the result depends on, as in the ledger.
+    `key`: what the result depends on, as in the ledger, and where it is kept: two stores may share a folder of results.
     """
 
     entrant: Entrant

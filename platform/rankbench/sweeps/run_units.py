@@ -128,8 +128,10 @@ def run_units(
         shutil.rmtree(store.folder / CHECKPOINTS / unit.run_id, ignore_errors=True)
     with suppress(OSError):  # not empty, or none
         (store.folder / CHECKPOINTS).rmdir()
-    for name in (SPILL, OUTGOING, OVERDUE):
+    for name in (SPILL, OUTGOING):
         shutil.rmtree(store.folder / name, ignore_errors=True)
+    for run_id in losses:  # other commands may have units with limits in the same folder
+        (store.folder / OVERDUE / run_id).unlink(missing_ok=True)
     ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)
     return [record for record in (find_record(records / name) for name in ids) if record]
 

@@ -41,7 +41,7 @@ class InNotebook:
 
     def content(self) -> tuple[list[str], str]:
         """Lines of text, and a drawing below them."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: a sweep and a reproduction have their own
 
     def update(self, at_once: bool = False) -> None:
         if not at_once and time.monotonic() - self._shown_at < EVERY:
