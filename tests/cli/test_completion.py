@@ -156,12 +156,12 @@ def test_a_plugin_that_the_line_or_the_environment_names(ask, home, monkeypatch)
             assert ask("rankbench", "run", "gowalla", "my-") == found
 
 
-def test_methods_are_kept_until_the_code_changes(ask, home, monkeypatch):
+def test_methods_are_kept_until_the_code_changes(ask, home):
     assert ask("rankbench", "run", "gowalla", "eas") == ["ease"]
-    kept = home / "data" / "completion.json"
-    kept.write_text(kept.read_text(encoding="utf-8").replace('"ease":', '"easel":'), encoding="utf-8")
+    kept = home / "data" / "methods.json"
+    kept.write_text(kept.read_text(encoding="utf-8").replace('"name": "ease"', '"name": "easel"'), encoding="utf-8")
     assert ask("rankbench", "run", "gowalla", "eas") == ["easel"]
-    for text in (kept.read_text(encoding="utf-8").replace('"code": "', '"code": "0'), "{", "[]"):
+    for text in (kept.read_text(encoding="utf-8").replace('"made_by": "', '"made_by": "0'), "{", "[]"):
         kept.write_text(text, encoding="utf-8")
         assert ask("rankbench", "run", "gowalla", "eas") == ["ease"]
 

@@ -5,20 +5,14 @@ Typer calls these functions and leaves out what does not begin as the incomplete
 
 from __future__ import annotations
 
-import ast
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from rankbench.core.errors import RankbenchError
-from rankbench.core.params import Choice, Fixed
-
 Candidates = list[tuple[str, str]]
-Values = Mapping[str, tuple[str, list[str]]]  # what each name means, and values that it may have
+Values = Mapping[str, tuple[str, Sequence[str]]]  # what each name means, and values that it may have
 
 
 def one_of(*words: str) -> Callable[[], list[str]]:
@@ -41,7 +35,9 @@ def datasets() -> list[str]:
 
 
 def methods() -> Candidates:
-    return [(name, about["title"]) for name, about in _all_methods().items()]
+    from rankbench.experiment.method_facts import method_facts
+
+    return [(each.name, each.title) for each in method_facts().values()]
 
 
 def selected_datasets(incomplete: str) -> Candidates:
@@ -49,16 +45,19 @@ def selected_datasets(incomplete: str) -> Candidates:
 
 
 def selected_methods(incomplete: str) -> Candidates:
-    from rankbench.experiment.methods import families
+    from rankbench.experiment.method_facts import families_of, method_facts
     from rankbench.fitting.families import FAMILIES
 
-    by_family = [(f"family:{name}", FAMILIES.get(name, "")) for name in families()]
+    by_family = [(f"family:{name}", FAMILIES.get(name, "")) for name in families_of(method_facts().values())]
     return _in_list(incomplete, [("all", "every method"), *by_family, *methods()])
 
 
 def params(ctx: typer.Context, incomplete: str) -> Candidates:
     """Parameters of the command's method that are not given yet; after `name=`, its values."""
-    return _assignments(_all_methods()[ctx.params["method"]]["params"], ctx.params.get("params"), incomplete)
+    from rankbench.experiment.method_facts import method_facts
+
+    values = {each.name: (each.help, each.values) for each in method_facts()[ctx.params["method"]].params}
+    return _assignments(values, ctx.params.get("params"), incomplete)
 
 
 def experiments() -> list[str]:
@@ -106,35 +105,6 @@ def tables(ctx: typer.Context) -> list[str]:
     return [name for name in table_words(Environment.from_env()) if name not in (ctx.params.get("tables") or ())]
 
 
-def _all_methods() -> dict[str, Any]:
-    """Return title and parameters of each method. They are kept in the cache folder until the code or a plugin changes, because
-    importing all methods takes seconds.
-    """
-    from rankbench.core.code import code_fingerprint
-    from rankbench.core.environment import Environment
-    from rankbench.core.files import write_json
-    from rankbench.core.plugins import load_configured
-
-    load_configured()
-    path = Environment.from_env().data / "completion.json"
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if kept["code"] == code_fingerprint():
-            return {**kept["methods"]}
-    from rankbench.experiment.methods import registered
-
-    found = {
-        each.name: {
-            "title": each.title,
-            "params": {field.name: (field.metadata.get("help", ""), _values_of_parameter(field)) for field in each.fields()},
-        }
-        for each in registered()
-    }
-    with suppress(RankbenchError, OSError):
-        write_json(path, {"code": code_fingerprint(), "methods": found})
-    return found
-
-
 def _in_list(incomplete: str, words: Iterable[tuple[str, str]]) -> Candidates:
     """Complete the last word of a comma-separated list; a word to leave out begins with `!`."""
     head = re.match(r"(.*,)?!?", incomplete)[0]  # type: ignore[index]  # matches any text
@@ -147,20 +117,6 @@ def _assignments(values: Values, given: Iterable[str] | None, incomplete: str) -
         return [(f"{name}={word}", "") for word in values[name][1]]
     before = {word.partition("=")[0] for word in given or ()}
     return [(f"{each}=", text) for each, (text, _) in values.items() if each not in before]
-
-
-def _values_of_parameter(field: Any) -> list[str]:
-    """Return the values that the type of a parameter allows, or those that the papers tried, and its default."""
-    annotation, found = str(field.type), [] if field.default is None else [field.default]
-    if literal := re.search(r"Literal\[(.*?)\]", annotation):
-        found += ast.literal_eval(f"({literal[1]},)")
-    elif annotation == "bool":
-        found += [True, False]
-    elif isinstance(values := field.metadata.get("values"), Choice):
-        found += values.values
-    elif isinstance(values, Fixed) and " " not in str(values):  # no sentence
-        found.append(values.value)
-    return list(dict.fromkeys(str(each).lower() if isinstance(each, bool) else str(each) for each in found))
 
 
 def _keys(model: Any, prefix: str) -> Iterable[tuple[str, tuple[str, list[str]]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,10 +11,12 @@ from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
 from rankbench.core.errors import require
+from rankbench.core.names import ALL
 from rankbench.core.registry import nearest
 
 if TYPE_CHECKING:
-    from rankbench.fitting.method import Method
+    from rankbench.core.patterns import Families
+    from rankbench.experiment.method_facts import MethodFacts, ParamFacts
 
 EXAMPLES = """Examples:
   rankbench methods
@@ -42,77 +44,81 @@ def methods(
 ) -> None:
     """List all methods with their families, or the parameters of one method, its own first."""
     from rankbench.core.patterns import is_pattern, matches
-    from rankbench.experiment.methods import families, method, registered
+    from rankbench.experiment.method_facts import facts_of, families_of, method_facts
 
+    known = method_facts()
+    families = families_of(known.values())
     if listing := name is None or is_pattern(name):
-        registry = registered()
-        names = matches(name, registry.names(), "methods", families()) if name else registry.names()
-        chosen = [registry.get(each) for each in names]
+        chosen = [known[each] for each in matches(name or ALL, known, "methods", families)]
+    elif name in known:
+        chosen = [known[name]]
     else:
-        chosen = [method(name or "")]
-    able = not listing and chosen[0].by_encoder()
+        from rankbench.experiment.methods import method
+
+        chosen = [facts_of(method(name))]  # which says what is wrong with the name
+    about = chosen[0]
+    able = () if listing else tuple(about.encoders)
     require(encoder is None or bool(able), f"--encoder {encoder}: {name or 'a list of methods'} has no encoder")
-    facts: list[dict[str, Any]] = [
-        {"name": s.name, "families": [*s.families], "title": s.title, "source": s.source, "params": _params(s, encoder)}
-        for s in chosen
-    ]
+    params = [_params(each, encoder) for each in chosen]
     if json:
-        print_json(facts if listing else facts[0])
+        found = [
+            {"name": each.name, "families": each.families, "title": each.title, "source": each.source}
+            | {"params": [{key: getattr(one, key) for key in ("name", "default", "help", "search")} for one in of]}
+            for each, of in zip(chosen, params, strict=True)
+        ]
+        print_json(found if listing else found[0])
         return
     if listing:
-        _show_list(chosen, facts, with_families=name is None)
+        _show_list(chosen)
+        if name is None:
+            _show_families(families)
         return
-    out.print(f"{facts[0]['name']}: {facts[0]['title']} ({facts[0]['source']})", style="bold")
-    if chosen[0].families:
-        out.print(f"families: {', '.join(chosen[0].families)}")
-    if chosen[0].reason:
-        out.print(chosen[0].reason)
-    body = [[p["name"], "" if p["default"] is None else str(p["default"]), p["search"], p["help"]] for p in facts[0]["params"]]
+    out.print(f"{about.name}: {about.title} ({about.source})", style="bold")
+    if about.families:
+        out.print(f"families: {', '.join(about.families)}")
+    if about.reason:
+        out.print(about.reason)
+    body = [[one.name, "" if one.default is None else str(one.default), one.search, one.help] for one in params[0]]
     print_table(["parameter", "default", "search range", "description"], body) if body else out.print("no parameters")
     if able and encoder is None:
         out.print(f"parameters of an encoder: rankbench methods {name} --encoder {'|'.join(able)}")
 
 
-def _show_list(chosen: Sequence[Method], facts: Sequence[dict[str, Any]], with_families: bool) -> None:
-    from rankbench.experiment.methods import families, without_losses
-    from rankbench.fitting.families import FAMILIES
+def _show_list(chosen: Sequence[MethodFacts]) -> None:
+    from rankbench.experiment.method_facts import without_losses
 
     print_table(
         ["method", "families", "parameters", "description", "source"],
-        [
-            [f["name"], ", ".join(f["families"]), _short(spec, f["params"]), f["title"], f["source"]]
-            for f, spec in zip(facts, chosen, strict=True)
-        ],
+        [[each.name, ", ".join(each.families), _short(each), each.title, each.source] for each in chosen],
         drop=("source", "parameters"),
     )
     out.print(
         without_losses() or "…: also takes the parameters of training and of the encoder; `rankbench methods bpr` lists them"
     )
-    if with_families:
-        out.print()
-        counts = {family: len(members) for family, members in sorted(families().items())}
-        print_table(
-            ["family", "methods", "what they have in common"],
-            [[family, str(count), FAMILIES.get(family, "")] for family, count in counts.items()],
-        )
-        out.print("family:NAME selects a family in `rankbench sweep --methods` and in experiment files")
 
 
-def _short(spec: Method, params: list[dict[str, Any]]) -> str:
-    return " ".join([*spec.own, *(["…"] if len(spec.own) < len(params) else [])])
+def _show_families(families: Families) -> None:
+    from rankbench.fitting.families import FAMILIES
 
-
-def _params(spec: Method, encoder: str | None) -> list[dict[str, Any]]:
-    """The parameters of a method: its own, those of training, and those of the encoder, if one is given."""
-    encoders = spec.by_encoder()
-    require(encoder is None or encoder in encoders, f"--encoder: unknown encoder {encoder!r}{nearest(encoder or '', encoders)}")
-    chosen = encoders.get(encoder or "", set())
-    left_out = set[str]().union(*encoders.values()) - chosen
-    ordered = sorted(
-        (each for each in spec.fields() if each.name not in left_out),
-        key=lambda each: (each.name not in spec.own, each.name in chosen),
+    out.print()
+    print_table(
+        ["family", "methods", "what they have in common"],
+        [[family, str(len(members)), FAMILIES.get(family, "")] for family, members in sorted(families.items())],
     )
-    texts = ("help", "search")
-    return [
-        {"name": each.name, "default": each.default} | {key: each.metadata.get(key, "") for key in texts} for each in ordered
-    ]
+    out.print("family:NAME selects a family in `rankbench sweep --methods` and in experiment files")
+
+
+def _short(about: MethodFacts) -> str:
+    return " ".join([*about.own, *(["…"] if len(about.own) < len(_params(about)) else [])])
+
+
+def _params(about: MethodFacts, encoder: str | None = None) -> list[ParamFacts]:
+    """The parameters of a method: its own, those of training, and those of the encoder, if one is given."""
+    encoders = about.encoders
+    require(encoder is None or encoder in encoders, f"--encoder: unknown encoder {encoder!r}{nearest(encoder or '', encoders)}")
+    chosen = set(encoders.get(encoder or "", ()))
+    left_out = set[str]().union(*encoders.values()) - chosen
+    return sorted(
+        (each for each in about.params if each.name not in left_out),
+        key=lambda each: (each.name not in about.own, each.name in chosen),
+    )

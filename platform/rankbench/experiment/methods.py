@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +11,7 @@ from rankbench.core.errors import ConfigError
 from rankbench.core.extras import installed, missing_packages
 from rankbench.core.patterns import Families
 from rankbench.core.registry import Registry, added_by, nearest
+from rankbench.experiment.method_facts import families_of
 from rankbench.fitting.method import METHODS, Method
 
 
@@ -44,11 +44,7 @@ def method(name: str) -> Method:
 
 def families() -> Families:
     """Every family of a registered method, with its members."""
-    members: dict[str, list[str]] = defaultdict(list)
-    for each in registered():
-        for family in each.families:
-            members[family].append(each.name)
-    return dict(members)
+    return families_of(registered())
 
 
 def load_plugin(word: str | Path, folder: Path | None = None, source: str = "") -> plugins.Plugin:
@@ -65,11 +61,6 @@ def load_plugin(word: str | Path, folder: Path | None = None, source: str = "") 
             plugins.unload(plugin)
             raise
     return plugin
-
-
-def without_losses() -> str:
-    """Return how to install what the losses need if it is missing, otherwise an empty string."""
-    return "" if installed("train") else f"losses trained by gradient steps are left out; they need {missing_packages('train')}"
 
 
 @cache
