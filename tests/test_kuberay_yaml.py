@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -56,7 +55,8 @@ def test_ray_is_that_of_the_constraints(cluster):
     images = {container["image"]: container["resources"]["limits"] for pod in pods(cluster) for container in pod["containers"]}
     for image, limits in images.items():
         assert ("nvidia.com/gpu" in limits) == image.endswith("-gpu")
-    assert set(re.findall(r"REGISTRY/rankbench:([\d.]+)", TEXT + dockerfile)) == {version("rankbench")}
+    released = str(yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"])
+    assert set(re.findall(r"REGISTRY/rankbench:([\d.]+)", TEXT + dockerfile)) == {released}
 
 
 def test_every_mount_has_its_volume_and_the_claim_can_be_shared(claim, cluster):

@@ -129,6 +129,14 @@ def test_starting_the_command_line_loads_nothing_heavy():
     assert loaded == ""
 
 
+def test_the_python_interface_loads_what_is_used():
+    loaded = python(f"import sys, rankbench.api; print(*[name for name in {LATE} if name in sys.modules])")
+    assert loaded == ""
+    # A module of the same name never takes the place of a function.
+    code = "import rankbench.api.fit, rankbench.api as rb; print(all(callable(getattr(rb, name)) for name in rb.__all__))"
+    assert python(code) == "True"
+
+
 def test_only_gradient_steps_import_torch():
     code = """
 import sys

@@ -28,9 +28,9 @@ def test_issue_templates_have_what_a_code_host_asks_for():
     assert (ROOT / ".github" / "pull_request_template.md").is_file()
 
 
-def test_the_changelog_keeps_a_changelog():
+def test_the_changelog_keeps_a_changelog_and_a_release_takes_a_page_at_most():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    versions = re.findall(r"^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", text, re.MULTILINE)
-    assert versions[0] == ("Unreleased", "") and all(date for _, date in versions[1:])
     kinds = set(re.findall(r"^### (.+)$", text, re.MULTILINE))
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    releases = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert len(releases) > 1 and all(len(re.findall(r"^- ", each, re.MULTILINE)) <= 30 for each in releases)

@@ -41,7 +41,8 @@ def test_the_image_is_not_roots_and_installs_extras_that_exist_from_the_constrai
 def test_the_copied_files_are_all_that_a_build_reads():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     hatch = build["tool"]["hatch"]
-    read = {build["project"]["readme"], *build["project"]["license-files"], hatch["version"]["path"]}
+    read = {each["path"] for each in hatch["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]}
+    read |= {*build["project"]["license-files"], hatch["version"]["path"]}
     wheel = hatch["build"]["targets"]["wheel"]
     read |= {Path(folder).parts[0] for folder in [*wheel["packages"], *wheel["force-include"]]}
     assert read | {"pyproject.toml", "constraints.txt"} == {source for source, _ in copied()}

@@ -1,9 +1,10 @@
-"""Versions: of the package, which is the newest release of the changelog, and of the packages that it needs."""
+"""Versions: of the package, which is the first section of the changelog, and of the packages that it needs."""
 
 import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,31 @@ OPTIONAL = [Requirement(text) for extra in ("train", "sweep", "tracking") for te
 TOOLS = [Requirement(text) for extra in ("postgres", "test") for text in PROJECT["optional-dependencies"][extra]]
 
 
-def test_the_version_is_the_newest_release_of_the_changelog_and_of_the_citation():
+def test_the_version_is_the_first_section_of_the_changelog_and_the_citation_names_the_newest_release():
     source = PYPROJECT["tool"]["hatch"]["version"]
     assert source["path"] == "CHANGELOG.md" and "version" in PROJECT["dynamic"]
-    read = re.search(source["pattern"], CHANGELOG)["version"]
-    newest, date = re.findall(r"^## \[(.+?)\] - (\d{4}-\d\d-\d\d)$", CHANGELOG, re.MULTILINE)[0]
+    read = Version(re.search(source["pattern"], CHANGELOG)["version"])
+    sections = re.findall(r"^## \[(.+?)\] - (unreleased|\d{4}-\d\d-\d\d)$", CHANGELOG, re.MULTILINE)
+    versions = [Version(version) for version, _ in sections]
+    assert read == versions[0] and versions == sorted(versions, reverse=True)
+    assert [date == "unreleased" for _, date in sections] == [each.is_devrelease for each in versions]
+    assert not any(each.is_devrelease for each in versions[1:])
+    newest, date = next(section for section in sections if section[1] != "unreleased")
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert read == newest == str(citation["version"]) and date == str(citation["date-released"])
+    assert (newest, date) == (str(citation["version"]), str(citation["date-released"]))
+
+
+def test_a_package_index_shows_the_readme_with_the_address_of_the_repository():
+    (source,) = [url for name, url in PROJECT["urls"].items() if name == "Source"]
+    hook = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    text = (ROOT / hook["fragments"][0]["path"]).read_text(encoding="utf-8")
+    for each in hook["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    contents = source.replace("https://github.com", "https://raw.githubusercontent.com")
+    assert links and all(each.startswith((f"{source}/blob/main/", f"{contents}/main/", "https://")) for each in links)
+    shown = [each.removeprefix(f"{contents}/main/") for each in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)]
+    assert shown and all((ROOT / each).is_file() for each in shown)
 
 
 def test_the_version_names_the_commit_of_a_checkout():
@@ -45,7 +64,7 @@ def test_the_version_names_the_commit_of_a_checkout():
         [sys.executable, "-m", "rankbench", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-    assert re.match(r"rankbench \d+\.\d+\.\d+", done.stdout)
+    assert re.match(rf"rankbench {re.escape(version('rankbench'))}", done.stdout)
     assert not commit or f"(checkout {commit[:12]}" in done.stdout
 
 
@@ -79,6 +98,5 @@ def test_the_oldest_python_is_the_one_that_workflows_use():
     assert PROJECT["requires-python"] == ">=3.11"
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
-            assert [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")] == [
-                "3.11"
-            ]
+            for step in job["steps"]:
+                assert "setup-python" not in step.get("uses", "") or step["with"]["python-version"] == "3.11"
