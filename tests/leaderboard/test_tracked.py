@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from mlflow.tracking import MlflowClient
 
+from rankbench.core.palette import colour_of_name
 from rankbench.leaderboard.results import Result
 from rankbench.leaderboard.tracked import EXPERIMENT, send
 from rankbench.tracking.labels import Labels
@@ -52,5 +53,6 @@ def test_an_entry_is_a_run_with_its_setting_and_values(runs):
         "peak_memory_gb": 0.7, "settings_tried": 7.0,
     }  # fmt: skip
     assert run.data.tags["who"] == "me" and run.data.tags["rankbench.fingerprint"] == "f"
+    assert run.data.tags["mlflow.runColor"] == colour_of_name("sl")
     assert lost.info.status == "FAILED" and lost.data.tags["rankbench.error"] == "over budget: too slow"
     assert lost.data.metrics == {} and lost.info.end_time - lost.info.start_time == 10_000

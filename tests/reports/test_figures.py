@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rankbench.core.palette import COLOURS
 from rankbench.judge.compare import compare
 from rankbench.reports import html as page
 from rankbench.reports.draw import _free_place, _overlap, draw, svg
-from rankbench.reports.figure import COLOURS, DASHES, Label, Marks, Panel, styles
+from rankbench.reports.figure import DASHES, Label, Marks, Panel, styles
 from rankbench.reports.figures import (
     SHORTEST,
     convergence_figure,

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from mlflow.tracking import MlflowClient
 
+from rankbench.reports.figure import styles
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.sweep import comparisons
 from rankbench.tracking.record import RunRecord, read_record
@@ -126,11 +127,13 @@ def test_mlflow_shows_trials_below_the_sweep_and_final_runs_beside_each_other(sw
     assert [run.data.tags["rankbench.sweep"] for run in parents] == [folder.name]
     children = {run.data.tags["rankbench.run"]: run for run in runs if run not in parents}
     records = records_of(folder)
+    looks = styles(["popularity", "ease", "deql-l2", "deql-l2-zero-diag", "broken"])
     assert set(children) == set(records)
     for name, run in children.items():
         above = parents[0].info.run_id if records[name].stage == "search" else None
         assert run.data.tags.get("mlflow.parentRunId") == above
         assert run.data.tags["rankbench.of_sweep"] == folder.name
+        assert run.data.tags["mlflow.runColor"] == looks[records[name].arm].colour
         assert run.info.status == ("FINISHED" if records[name].finished else "FAILED")
     client = MlflowClient(f"sqlite:///{home}/results/mlflow.db")
     files = {file.path for file in client.list_artifacts(parents[0].info.run_id)}

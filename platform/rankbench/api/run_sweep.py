@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from rankbench.core.palette import run_colours
 from rankbench.reports.report import links_of, note, sweep_table, write_pages, write_report
 from rankbench.reports.tables import Table
 from rankbench.schema.stored_sweep import read_sweep
@@ -19,7 +20,7 @@ from rankbench.sweeps.units import Unit
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord
-from rankbench.tracking.run_fields import run_name
+from rankbench.tracking.run_fields import COLOUR, run_name
 from rankbench.tracking.saved_views import sweep_views
 
 
@@ -47,6 +48,7 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
     # Parameters that differ between the runs of an arm; they make up the names of its runs.
     drawn = {arm.label: arm.searched for arm in spec.arms}
     named = {arm.label: drawn[arm.label] or [*arm.params] for arm in spec.arms}
+    colours = run_colours(arm.label for arm in spec.arms)
     metric = spec.search.choose.metric
     several = len(spec.dataset_names) > 1, len(spec.final.split_seeds or ()) > 1
     labels = labels or Labels.from_env(request.source)
@@ -68,8 +70,10 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
         display.done(unit, finished)
         used = {unit.job.run_id(config): config.used for config in unit.job.configs}
         for record in finished:
-            name = run_name(record, named.get(record.arm or record.method, ()), *several)
-            sink.send(record, places[0].records / record.id, name, used.get(record.id), first=metric)
+            arm = record.arm or record.method
+            name = run_name(record, named.get(arm, ()), *several)
+            tags = {COLOUR: colours[arm]} if arm in colours else {}
+            sink.send(record, places[0].records / record.id, name, used.get(record.id), first=metric, tags=tags)
 
     def publish(folder: Path, written: list[Path]) -> None:
         places[0].publish(*(path.relative_to(folder).as_posix() for path in written))

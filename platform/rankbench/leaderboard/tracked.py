@@ -6,10 +6,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from rankbench.core.environment import Environment
+from rankbench.core.palette import colour_of_name
 from rankbench.leaderboard.results import Result
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
-from rankbench.tracking.run_fields import metric_key
+from rankbench.tracking.run_fields import COLOUR, metric_key
 
 EXPERIMENT = "leaderboard"  # in MLflow
 
@@ -29,7 +30,7 @@ def send(sink: MlflowSink, result: Result) -> None:
     about = {"dataset": result.dataset, "method": result.entrant, "budget": result.allowed}
     tags = {f"rankbench.{name}": value for name, value in about.items()}
     known = {"fingerprint": result.fingerprint, "revision": result.revision or "", "cpu": result.cpu, "status": result.status}
-    tags |= {f"rankbench.{name}": value for name, value in known.items() if value}
+    tags |= {f"rankbench.{name}": value for name, value in known.items() if value} | {COLOUR: colour_of_name(result.entrant)}
     sink.send_entry(
         id=f"leaderboard {result.dataset} {result.entrant} {result.allowed} {result.started_at}",
         name=f"{result.dataset} {result.entrant} {result.allowed}",

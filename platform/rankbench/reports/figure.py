@@ -1,8 +1,7 @@
 """Figures as data: what a figure shows, before `draw.py` draws it into a page or a file.
 
-A figure has panels, and a panel has marks: points, lines or intervals of one method. The seven colours have a contrast of at
-least 3 to white and to the dark page, and stay apart for readers with protanopia, deuteranopia or tritanopia. With more methods
-than colours, the next seven have other lines and markers; a figure also names its methods: colour is never the only sign.
+A figure has panels, and a panel has marks: points, lines or intervals of one method. With more methods than colours, the next
+seven have other lines and markers; a figure also names its methods: colour is never the only sign.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from rankbench.core.palette import COLOURS
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#1e5aff", "#d21e2d", "#00a578", "#c38700", "#c300c3", "#9687e1", "#786969")
 DASHES = ((), (6, 3), (2, 2), (9, 3, 2, 3), (14, 3))
 MARKERS = ("o", "s", "^", "D", "v", "h")  # as matplotlib names them
 INK, GREY = "#3b4652", "#7b8794"  # text and signs that stand for no method

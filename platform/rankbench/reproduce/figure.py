@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankbench.core.palette import COLOURS
 from rankbench.judge.agreement import Agreement
 from rankbench.judge.printing import percent
-from rankbench.reports.figure import COLOURS, Figure, Marks, Panel, Style
+from rankbench.reports.figure import Figure, Marks, Panel, Style
 from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import ORIGINS, Origin, PaperRow

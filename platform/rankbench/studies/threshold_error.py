@@ -27,6 +27,7 @@ from torch import Tensor
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import NumericalError, require
+from rankbench.core.palette import COLOURS
 from rankbench.core.params import Params, param
 from rankbench.core.rng import stream
 from rankbench.data.prepare import load
@@ -37,7 +38,7 @@ from rankbench.losses.quantile import Thresholds
 from rankbench.losses.sl_at_k import kth_largest
 from rankbench.losses.spec import Ragged, Scores, Sizes
 from rankbench.losses.spec import registered as losses
-from rankbench.reports.figure import COLOURS, Figure, Marks, Panel, Style
+from rankbench.reports.figure import Figure, Marks, Panel, Style
 from rankbench.studies.metric_inconsistency import whole_numbers
 from rankbench.studies.published import DATASETS, THRESHOLD_ERROR
 from rankbench.studies.spec import Findings, Progress, study

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rankbench.core.palette import colour_of_name
 from rankbench.tracking.record import RunRecord
 
 CHANGED = "+changes"  # the end of a revision of code that differs from its commit
-CONTEXT = "mlflow.data.context"
+CONTEXT, COLOUR = "mlflow.data.context", "mlflow.runColor"  # MLflow's pages draw a run in the colour of its tag
 LONGEST = 200  # characters of a name
 
 
@@ -62,6 +63,7 @@ def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.machine": str(environment.get("machine", "")),
         "rankbench.versions": str(environment.get("packages", "")),
         "rankbench.record": str(folder),
+        COLOUR: colour_of_name(record.method),  # unless its sweep gives it another
     }
     data, revision = record.dataset, environment.get("revision") or ""
     known = {

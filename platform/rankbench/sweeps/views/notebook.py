@@ -13,6 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Self
 
+from rankbench.core.palette import COLOURS
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.units import Unit
@@ -22,7 +23,6 @@ from rankbench.sweeps.views.sweep_view import summary
 from rankbench.tracking.record import RunRecord
 
 EVERY = 1.0  # seconds between two updates; a drawing takes about 0.05 s
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # Okabe & Ito, for all eyes
 
 
 def in_notebook() -> bool:
