@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import distribution
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import method_tables
+import method_pages
+import references
 import rooms
+from sphinx.util.fileutil import copy_asset
 
 from rankbench.core.environment import Environment
 from rankbench.leaderboard.options import BoardOptions
@@ -23,11 +26,12 @@ author = copyright = "The rankbench developers"
 version = release = installed_version("rankbench")
 html_title = f"rankbench {release}"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 nb_execution_mode = "off"  # the notebooks hold their outputs; tests/docs runs them again
 exclude_patterns = ["_site"]
 myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
 highlight_language = "none"  # of a block without a language: commands and their output
 default_role = "code"  # a docstring writes `name`
 autodoc_member_order = "bysource"
@@ -39,28 +43,42 @@ html_theme_options = {"source_directory": "docs/"}
 html_copy_source = False
 html_show_sphinx = False
 
-LEADERBOARD = Path(__file__).parents[1] / "experiments" / "leaderboard"
-MARKER = "<!-- made from the registry of methods when the site is built -->"
+# Formulas are drawn by the MathJax of a package, whose files the site serves itself: it needs no network.
+MATHJAX = Path(str(distribution("sphinx-mathjax-offline").locate_file("sphinx-mathjax-offline/static/mathjax")))
+mathjax_path = "mathjax/tex-chtml.js"
+html_static_path = ["_static"]
+html_css_files = ["formulas.css"]
+
+GENERATED = {"methods": method_pages.overview, "references": references.page}
+MARKER = "<!-- made when the site is built -->"
 
 
 def fill_in(app, docname: str, source: list[str]) -> None:
     """Put the generated part of a page where its marker stands."""
-    if docname == "methods":
+    if docname in GENERATED:
         assert MARKER in source[0], f"{docname}.md has no marker for the generated part"
-        source[0] = source[0].replace(MARKER, method_tables.markdown())
-    if docname == "leaderboard" and LEADERBOARD.is_dir():
+        source[0] = source[0].replace(MARKER, GENERATED[docname]())
+    if docname == "leaderboard" and method_pages.LEADERBOARD.is_dir():
         source[0] += '\n## The board\n\nWhat was measured so far: <a href="leaderboard/index.html">the leaderboard</a>.\n'
     if docname.count("/") > 1:  # a report below docs/results: reached from the page of results, not from the menu
         source[0] = "---\norphan: true\n---\n\n" + source[0]
 
 
-def write_leaderboard(app, exception) -> None:
-    """Write the site of the leaderboard beside the pages."""
-    if exception is None and app.builder.format == "html" and LEADERBOARD.is_dir():
-        leaderboard_site(Path(app.outdir) / "leaderboard", BoardOptions(store=LEADERBOARD), Environment.from_env())
+def write_beside(app, exception) -> None:
+    """Write the site of the leaderboard and MathJax beside the pages."""
+    if exception is not None or app.builder.format != "html":
+        return
+    to = Path(app.outdir)
+    if method_pages.LEADERBOARD.is_dir():
+        leaderboard_site(to / "leaderboard", BoardOptions(store=method_pages.LEADERBOARD), Environment.from_env())
+    for part in ("tex-chtml.js", "output/chtml/fonts", "a11y/assistive-mml.js"):
+        copy_asset(
+            MATHJAX / part, (to / "_static" / "mathjax" / part).parent if "." in part else to / "_static" / "mathjax" / part
+        )
 
 
 def setup(app) -> None:
     rooms.write()
-    app.connect("build-finished", write_leaderboard)
+    method_pages.write(Path(__file__).parent / "methods")
+    app.connect("build-finished", write_beside)
     app.connect("source-read", fill_in)

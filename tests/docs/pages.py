@@ -10,8 +10,9 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[2]
+GENERATED = {"_site", "methods"}  # folders that the build of the site writes
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(path for path in (ROOT / "docs").rglob("*.md") if "_site" not in path.parts)],
+    [*ROOT.glob("*.md"), *(path for path in (ROOT / "docs").rglob("*.md") if not GENERATED & {*path.parts})],
     key=lambda path: path.relative_to(ROOT).as_posix(),
 )
 WRITTEN = [path for path in PAGES if path.name not in ("report.md", "table.md")]  # the others are outputs of a command

@@ -1,13 +1,32 @@
 """The site is built without a warning, and its generated pages hold what the code has."""
 
+import html
+import json
+import re
+import shutil
 import subprocess
 import sys
+from importlib.metadata import distribution
 
+import method_pages
 import pytest
 from pages import ROOT
 
 import rankbench.api
-from rankbench.experiment.methods import registered
+
+# Reads formulas as JSON, and prints those that MathJax does not understand. A browser would show them in red.
+PARSE = """
+const tex = {packages: {"[-]": ["noundefined", "noerrors"]}, formatError: (jax, error) => { throw error; }};
+require(process.argv[1] + "/node-main.js").init({loader: {load: ["input/tex"]}, tex}).then((MathJax) => {
+  for (const formula of JSON.parse(require("fs").readFileSync(0))) {
+    try { MathJax.tex2mml(formula); } catch (error) { console.log(`${formula}: ${error.message}`); }
+  }
+});
+"""
+
+
+def read(path):
+    return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -20,17 +39,53 @@ def site(tmp_path_factory):
     return folder / "html"
 
 
-def test_the_page_of_methods_has_every_method_and_its_parameters(site):
-    page = (site / "methods.html").read_text(encoding="utf-8")
-    for method in registered():
-        assert f'<section id="{method.name}">' in page, method.name
-    assert page.count("conjugate-gradient steps per row") == 1, "parameters of all ALS methods are listed once"
-    for text in ("dropout probability, in [0, 1)", "10 to 1000, log scale", 'id="parameters-of-training"', 'id="lightgcn"'):
-        assert text in page
+def test_the_page_of_a_method_has_its_formula_paper_parameters_and_place(site):
+    overview = read(site / "methods.html")
+    for page in method_pages.pages():
+        text = read(site / "methods" / f"{page.name}.html")
+        assert text.count('class="math notranslate nohighlight"') >= len(page.entries)
+        for method in page.entries:
+            anchor = f"method-{method.name}"
+            assert f'id="{anchor}"' in text and f'href="methods/{page.name}.html#{anchor}"' in overview
+    assert overview.count("conjugate-gradient steps per row") == 1, "parameters of all ALS methods are listed once"
+    assert "10 to 1000, log scale" in read(site / "methods" / "linear-ease.html")
+    talos = read(site / "methods" / "losses-talos.html")
+    assert 'href="https://doi.org/10.1145/3774904.3792602"' in talos and 'href="losses-quantile.html"' in talos
+    place, n_methods, mean_rank = re.search(r">(\d+) of (\d+)</a>, mean rank ([\d.]+),", talos).groups()
+    row = re.search(r"<tr>(?:(?!</tr>).)*method-talos.html.*?</tr>", read(site / "leaderboard" / "index.html"), re.DOTALL)[0]
+    shown_place, shown_rank = re.findall(r"<td[^>]*>([\d.]+)</td>", row)[:2]
+    assert (place, n_methods, mean_rank) == (shown_place, "65", f"{float(shown_rank):.1f}")
+
+
+def test_every_formula_is_understood_by_the_mathjax_of_the_site(site):
+    """By the input of the same package, which a browser has: node reports each formula with what is wrong in it."""
+    node = shutil.which("node") or pytest.skip("node is not installed")
+    mathjax = str(distribution("sphinx-mathjax-offline").locate_file("sphinx-mathjax-offline/static/mathjax"))
+    pages = [read(path) for path in (*site.glob("*.html"), *site.glob("methods/*.html"))]
+    formulas = [tex for page in pages for tex in re.findall(r"\\[\[(](.+?)\\[\])]</(?:div|span)>", page, re.DOTALL)]
+    assert len(formulas) > 100
+    broken = [r"\frac{1}{", r"\nonsense"]
+    done = subprocess.run(
+        [node, "-e", PARSE, mathjax],
+        input=json.dumps([*map(html.unescape, formulas), *broken]),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == broken
+
+
+def test_the_site_needs_no_network(site):
+    text = read(site / "methods" / "losses-sl.html")
+    loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="([^"]+)"', text)
+    assert "../_static/mathjax/tex-chtml.js" in loaded and not [each for each in loaded if "//" in each]
+    assert (site / "_static" / "mathjax" / "tex-chtml.js").is_file()
+    assert len([*(site / "_static" / "mathjax").rglob("*.woff")]) > 10
 
 
 def test_the_page_of_the_api_has_everything_that_the_api_gives(site):
-    page = (site / "api.html").read_text(encoding="utf-8")
+    page = read(site / "api.html")
     for name in rankbench.api.__all__:
         assert f'id="rankbench.api.{name}"' in page or f'id="rankbench.core.errors.{name}"' in page, name
     for text in ("rankbench.api.Model.recommend_new", "rankbench.judge.compare.Comparison", "&lt;function"):
@@ -38,14 +93,14 @@ def test_the_page_of_the_api_has_everything_that_the_api_gives(site):
 
 
 def test_the_menu_has_every_page_that_is_written(site):
-    index = (site / "index.html").read_text(encoding="utf-8")
+    index = read(site / "index.html")
     for path in sorted((ROOT / "docs").glob("*.md")):
         assert path.stem == "index" or f'href="{path.stem}.html"' in index, path.stem
 
 
 def test_the_site_contains_the_leaderboard_of_this_repository(site):
-    index = (site / "leaderboard" / "index.html").read_text(encoding="utf-8")
+    index = read(site / "leaderboard" / "index.html")
     assert "65 methods on 11 datasets" in index
-    assert 'href="leaderboard/index.html"' in (site / "leaderboard.html").read_text(encoding="utf-8")
-    gowalla = (site / "leaderboard" / "dataset-gowalla.html").read_text(encoding="utf-8")
+    assert 'href="leaderboard/index.html"' in read(site / "leaderboard.html")
+    gowalla = read(site / "leaderboard" / "dataset-gowalla.html")
     assert "= best" in gowalla or "worse" in gowalla.split("Repeat")[0], "verdicts come from the store, without values of users"

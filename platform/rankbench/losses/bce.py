@@ -1,8 +1,8 @@
-"""BCE, binary cross-entropy (He et al., WWW 2017): positives are labelled 1, sampled negatives 0.
+r"""BCE, binary cross-entropy (He et al., WWW 2017): positives are labelled 1, sampled negatives 0.
 
-    ℓ(u, i) = softplus(−o_ui) + 1/n Σ_j softplus(o_uj)
+$$\ell(u, i) = \operatorname{softplus}(-o_{ui}) + \frac{1}{n} \sum_{j} \operatorname{softplus}(o_{uj})$$
 
-paper o → s.pos (B,), s.neg (B, n), logits
+paper o → `s.pos` (B,), `s.neg` (B, n), logits
 Differs from the paper: the sum over all pairs without an interaction runs over n sampled items, and is divided by n unless
 `neg_reduction` is sum. Scores are dot products, because a cosine cannot saturate the loss.
 """

@@ -1,8 +1,8 @@
-"""BPR, Bayesian personalised ranking (Rendle et al., UAI 2009).
+r"""BPR: Bayesian personalised ranking (Rendle et al., UAI 2009).
 
-    ℓ(u, i) = mean_k softplus(o_uj_k − o_ui)
+$$\ell(u, i) = \frac{1}{n} \sum_{k=1}^{n} \operatorname{softplus}(o_{uj_k} - o_{ui})$$
 
-paper x̂_ui → s.pos (B,);  x̂_uj → s.neg (B, n)
+paper $\hat x_{ui}$ → `s.pos` (B,); $\hat x_{uj}$ → `s.neg` (B, n)
 Differs from the paper: each row has n negatives instead of one, and their terms are averaged; some authors sum them, which is n
 times this loss.
 """

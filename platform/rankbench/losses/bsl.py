@@ -1,8 +1,11 @@
-"""BSL, bilateral softmax loss (Wu et al., ICDE 2024): one temperature for positives and one for negatives.
+r"""BSL, bilateral softmax loss (Wu et al., ICDE 2024): one temperature for positives and one for negatives.
 
-    ℓ(u, i) = −log mean_{i' of u} exp(s_ui' / τ₁) + τ₂/τ₁ log Σ_j exp(s_uj / τ₂)
+$$
+\ell(u, i) = -\log \operatorname*{mean}_{i' \in P_u} e^{s_{ui'}/\tau_1} + \frac{\tau_2}{\tau_1} \log \sum_j e^{s_{uj}/\tau_2}
+$$
 
-paper s → s.pos (B,), s.neg (B, n), cosines;  τ₁, τ₂ → tau1, tau2
+paper s → `s.pos` (B,), `s.neg` (B, n), cosines; $\tau_1, \tau_2$ → `tau1`, `tau2`; $P_u$: the items of u
+
 `form: single` uses only the row's own positive: the loss is τ₂/τ₁ times SL with τ₂, so tau1 only scales it. `form: multi` takes
 the mean over the rows of the batch that have the same user.
 Differs from the paper: the loss is divided by τ₁, as in the authors' program; the sum over j runs over the sampled negatives.

@@ -1,10 +1,11 @@
-"""CCL, cosine contrastive loss (Mao et al., CIKM 2021, SimpleX): negatives below a margin are ignored.
+r"""CCL, cosine contrastive loss (Mao et al., CIKM 2021, SimpleX): negatives below a margin are ignored.
 
-    ℓ(u, i) = 1 − s_ui + w/n Σ_j [s_uj − ε]₊,    with clipped = true [1 − s_ui]₊ instead of 1 − s_ui
+$$\ell(u, i) = 1 - s_{ui} + \frac{w}{n} \sum_j [s_{uj} - \varepsilon]_+$$
 
-paper s → s.pos (B,), s.neg (B, n), cosines;  w → w;  ε → margin
-The SimpleX program can also omit w and sum over negatives, which is w = n. It has `clipped`: the two differ where an encoder's
-dropout (`simplex`) makes a score larger than 1.
+paper s → `s.pos` (B,), `s.neg` (B, n), cosines; w → `w`; ε → `margin`
+
+With `clipped`, the first term is $[1 - s_{ui}]_+$. The SimpleX program has both: they differ where an encoder's dropout
+(`simplex`) makes a score larger than 1. It can also omit w and sum over negatives, which is w = n.
 """
 
 from __future__ import annotations

@@ -1,19 +1,31 @@
-"""Debiased losses (Jin and Li, (Debiased) contrastive learning loss, Eq. 6, 7, 20 to 22; InfoNCE after Chuang et al. 2020).
+r"""Debiased losses (Jin and Li, arXiv 2023, Eq. 6, 7, 20 to 22; InfoNCE after Chuang et al., NeurIPS 2020).
 
-Among items drawn from the whole catalogue, a fraction τ⁺ are positives of the user. Their contribution is subtracted, estimated
-by the mean over m positives k of the user:
+Among items drawn from the whole catalogue, a fraction $\tau^+$ are positives of the user. Their contribution is subtracted,
+estimated by the mean over m positives k of the user:
 
-    MSE, CCL  ℓ(u, i) = τ⁺ l⁺(y_ui) + λ (1/n Σ_j l⁻(y_uj) − τ⁺/m Σ_k l⁻(y_uk)),   MSE: l⁺ = (1 − y)², l⁻ = y²
-                                                                                  CCL: l⁺ = 1 − y, l⁻ = [y − ε]₊
-    InfoNCE   ℓ(u, i) = −y_ui/t + log(e^(y_ui/t) + λ f),
-              f = max((1/n Σ_j e^(y_uj/t) − τ⁺/m Σ_k e^(y_uk/t)) / (1 − τ⁺), e^(−1/t))
+$$
+\ell(u, i) = \tau^+ (1 - y_{ui})^2
+  + \lambda \Bigl(\frac{1}{n} \sum_j y_{uj}^2 - \frac{\tau^+}{m} \sum_k y_{uk}^2\Bigr)
+$$ (debiased-mse)
 
-paper y → s.pos (B,), s.neg (B, n) drawn from all items, s.extra_positives (B, m), cosines, for MSE dot products;  λ → lam;
-ε → margin;  t → tau;  m → n_positives;  τ⁺ → class_prior(s, p)
-With positive_weight = one, the first τ⁺ is 1. As printed, an interaction counts in proportion to the activity of its user.
-MSE and CCL can be negative, and MSE has no minimum for λ > c/(c − 1), c = N τ⁺/n_u.
-Differs from the paper: its two formulas for τ⁺, (n_u + extra)/N and (1 + a) n_u/N, are combined and capped at 0.999. The floor
-of f is the smallest value of e^(y/t), as the text says; Eq. 7 prints the largest, e^(1/t), with which no negative would count.
+$$
+\ell(u, i) = \tau^+ (1 - y_{ui})
+  + \lambda \Bigl(\frac{1}{n} \sum_j [y_{uj} - \varepsilon]_+ - \frac{\tau^+}{m} \sum_k [y_{uk} - \varepsilon]_+\Bigr)
+$$ (debiased-ccl)
+
+$$
+\ell(u, i) = -\frac{y_{ui}}{t} + \log\bigl(e^{y_{ui}/t} + \lambda f\bigr), \qquad
+f = \max\biggl(\frac{\frac{1}{n} \sum_j e^{y_{uj}/t} - \frac{\tau^+}{m} \sum_k e^{y_{uk}/t}}{1 - \tau^+},\; e^{-1/t}\biggr)
+$$ (debiased-infonce)
+
+paper y → `s.pos` (B,), `s.neg` (B, n) drawn from all items, `s.extra_positives` (B, m), cosines, for MSE dot products;
+λ → `lam`; ε → `margin`; t → `tau`; m → `n_positives`; $\tau^+$ → `class_prior(s, p)`
+
+With positive_weight = one, the first $\tau^+$ is 1. As printed, an interaction counts in proportion to the activity of its
+user. MSE and CCL can be negative, and MSE has no minimum for λ > c/(c − 1), $c = N \tau^+/n_u$.
+Differs from the paper: its two formulas for $\tau^+$, $(n_u + \text{extra})/N$ and $(1 + a) n_u/N$, are combined and capped at
+0.999. The floor of f is the smallest value of $e^{y/t}$, as the text says; Eq. 7 prints the largest, $e^{1/t}$, with which no
+negative would count.
 """
 
 from __future__ import annotations
@@ -30,7 +42,7 @@ from torch.nn.functional import logsigmoid
 from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
-PAPER = "Jin and Li, (Debiased) contrastive learning loss"
+PAPER = "Jin and Li, arXiv 2023"
 debiased_loss = partial(loss, over_catalogue=True, sampler="uniform-all", needs=("extra_positives",))
 
 

@@ -1,10 +1,13 @@
-"""InfoNCE, MINE and MINE+ as losses for recommendation (Jin and Li, (Debiased) contrastive learning loss, Eq. 4, 10, 16).
+r"""InfoNCE, MINE and MINE+, as losses for recommendation (Jin and Li, arXiv 2023, Eq. 4, 10, 16).
 
-    InfoNCE  ℓ(u, i) = −y_ui/t + log(e^(y_ui/t) + Σ_j e^(y_uj/t))
-    MINE     ℓ(u, i) = −y_ui/t + log Σ_j e^(y_uj/t)
-    MINE+    ℓ(u, i) = −y_ui/t + λ log Σ_j e^(y_uj/t)
+$$\ell(u, i) = -\frac{y_{ui}}{t} + \log\Bigl(e^{y_{ui}/t} + \sum_j e^{y_{uj}/t}\Bigr)$$ (infonce)
 
-paper y → s.pos (B,), s.neg (B, n), cosines;  t → tau;  λ → lam
+$$\ell(u, i) = -\frac{y_{ui}}{t} + \log \sum_j e^{y_{uj}/t}$$ (mine)
+
+$$\ell(u, i) = -\frac{y_{ui}}{t} + \lambda \log \sum_j e^{y_{uj}/t}$$ (mine-plus)
+
+paper y → `s.pos` (B,), `s.neg` (B, n), cosines; t → `tau`; λ → `lam`
+
 MINE omits the constant factor 1/n of its expectation. It can be negative, and its gradient by the positive never vanishes.
 Differs from the paper: the paper prints t in Eq. 16 only, and does not say whether the similarity of MINE is the cosine.
 """
@@ -20,7 +23,7 @@ from torch.nn.functional import logsigmoid
 from rankbench.core.params import Params, Range, param
 from rankbench.losses.spec import Scores, Twin, loss
 
-PAPER = "Jin and Li, (Debiased) contrastive learning loss"
+PAPER = "Jin and Li, arXiv 2023"
 cosine_loss = partial(loss, similarity="cosine", over_catalogue=True, sampler="uniform-all", families=("softmax",))
 
 

@@ -1,13 +1,22 @@
-"""LLPAUC, lower-left partial AUC, as a pointwise minimax problem (Shi et al., WWW 2024).
+r"""LLPAUC, lower-left partial AUC, as a pointwise minimax problem (Shi et al., WWW 2024).
 
-    ℓ(u, i) = −s⁺ − r(−ℓ⁺ − s⁺)/α + s⁻ + mean_k r(ℓ⁻_k − s⁻)/β − g² + θa (a + g) + θb (g + 1 − b)
-    ℓ⁺ = (p − a)² − 2 (1 + g) p,    ℓ⁻ = (q − b)² + 2 (1 + g) q,    r(x) = softplus(5x)/5
+$$
+\begin{aligned}
+\ell(u, i) &= -s^+ - \frac{r(-\ell^+ - s^+)}{\alpha} + s^- + \frac{1}{n} \sum_{k=1}^{n} \frac{r(\ell^-_k - s^-)}{\beta} - g^2
+  + \theta_a (a + g) + \theta_b (g + 1 - b) \\
+\ell^+ &= (p - a)^2 - 2 (1 + g)\, p, \qquad \ell^- = (q - b)^2 + 2 (1 + g)\, q, \qquad
+  r(x) = \tfrac{1}{5} \operatorname{softplus}(5 x)
+\end{aligned}
+$$
 
-minimised over the model, a, b, s⁻, θa, θb and maximised over g and s⁺, with one value of each for all users. It represents the
-mean of (1 − (p − q))² − 1 over the highest scoring fraction α of the positives and fraction β of the negatives.
-paper p → sigmoid(s.pos/tau) (B,), q → sigmoid(s.neg/tau) (B, n);  α, β → alpha, beta
+minimised over the model, a, b, $s^-, \theta_a, \theta_b$ and maximised over g and $s^+$, with one value of each for all users.
+It represents the mean of $(1 - (p - q))^2 - 1$ over the highest scoring fraction α of the positives and fraction β of the
+negatives.
+
+paper p → sigmoid(`s.pos`/`tau`) (B,), q → sigmoid(`s.neg`/`tau`) (B, n); α, β → `alpha`, `beta`
+
 The paper has tau = 1. A cosine then stays between 0.27 and 0.73 inside the sigmoid, where the loss is nearly linear.
-θ ≥ 0 penalise g below max(−a, b − 1); g itself is kept in [−1, 1], as in the authors' code.
+θ ≥ 0 penalise g below max(−a, b − 1); g itself is kept in \[−1, 1\], as in the authors' code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The mean difference, a lower bound of MINE (Jin and Li, (Debiased) contrastive learning loss, §2.3).
+r"""The mean difference, a lower bound of MINE (Jin and Li, arXiv 2023, §2.3).
 
-    ℓ(u, i) = mean_j (y_uj − y_ui)
+$$\ell(u, i) = \frac{1}{n} \sum_j (y_{uj} - y_{ui})$$
 
-paper y → s.pos (B,), s.neg (B, n), cosines
+paper y → `s.pos` (B,), `s.neg` (B, n), cosines
+
 By Jensen's inequality the logarithm of a mean of exponentials is at least the mean, so MINE with temperature 1 is at least
 log n + ℓ. The gradient by an item does not depend on its score: no negative is harder than another.
 """
@@ -29,7 +30,7 @@ class MeanDifference:
     sampler="uniform-all",
     families=("pointwise",),
     title="Mean difference: the Jensen bound of MINE",
-    source="Jin and Li, (Debiased) contrastive learning loss, §2.3",
+    source="Jin and Li, arXiv 2023, §2.3",
 )
 def mean_difference(s: Scores, p: MeanDifference) -> Tensor:
     return s.others.moments()[0] - s.pos

@@ -1,8 +1,8 @@
-"""PSL, pairwise softmax loss (Yang et al., NeurIPS 2024, Eq. 4.1).
+r"""PSL, pairwise softmax loss (Yang et al., NeurIPS 2024, Eq. 4.1).
 
-    ℓ(u, i) = log Σ_j σ(d_uij)^(1/τ),    d_uij = f(u, j) − f(u, i),  f half the cosine
+$$\ell(u, i) = \log \sum_j \sigma(d_{uij})^{1/\tau}, \qquad d_{uij} = f(u, j) - f(u, i)$$
 
-paper f → s.pos (B,), s.neg (B, n);  τ → tau;  σ → surrogate, one of the paper's three
+paper f → `s.pos` (B,), `s.neg` (B, n), half the cosine; τ → `tau`; σ → `surrogate`, one of the paper's three
 Differs from the paper: the sum over all items is replaced by the sum over sampled negatives.
 """
 

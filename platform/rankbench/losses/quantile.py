@@ -1,15 +1,21 @@
-"""One threshold per user at its top-K quantile, learned by quantile regression (Zhang et al., WWW 2026, Eq. 3.3).
+r"""One threshold per user at its top-K quantile, learned by quantile regression (Zhang et al., WWW 2026, Eq. 3.3).
 
-    Q(u) = (1/N) { Σ_{i ∈ P_u} ρ(s_ui − β_u) + w_u Σ_k ρ(s_uj_k − β_u) },    w_u = (N − n_u)/n
-    ρ(x) = (1 − K/N) [x]_+ + (K/N) [−x]_+
+$$
+\begin{aligned}
+Q(u) &= \frac{1}{N} \Bigl\{\sum_{i \in P_u} \rho(s_{ui} - \beta_u) + w_u \sum_{k=1}^{n} \rho(s_{uj_k} - \beta_u)\Bigr\}, \qquad
+  w_u = \frac{N - n_u}{n} \\
+\rho(x) &= \Bigl(1 - \frac{K}{N}\Bigr) [x]_+ + \frac{K}{N} [-x]_+
+\end{aligned}
+$$
 
 Its minimisers are all values between the (K+1)-th and the K-th largest of the user's N scores. This is not a registered loss:
 Talos and AATP keep the thresholds as their state.
-The paper draws its negatives from the items that are not the user's. Where other distributions are chosen, w_u is 1/(n q_k) for
-a draw with probability q_k, and the sum over the user's items is left out if they can be drawn, too.
+The paper draws its negatives from the items that are not the user's. Where other distributions are chosen, $w_u$ is
+$1/(n q_k)$ for a draw with probability $q_k$, and the sum over the user's items is left out if they can be drawn, too.
 With objective=catalogue, the thresholds are the K-th largest scores themselves (`threshold: exact`), or learned from the sum
 over all N items (`threshold: learned`). Learned ones start at 0 and follow slowly, about beta_lr per step.
-paper s_ui of all i ∈ P_u → s.all_positives;  s_uj → s.neg (B, n);  n_u → s.n_interactions (B,);  N → s.n_items
+paper $s_{ui}$ of all $i \in P_u$ → `s.all_positives`; $s_{uj}$ → `s.neg` (B, n); $n_u$ → `s.n_interactions` (B,); N →
+`s.n_items`
 """
 
 from __future__ import annotations

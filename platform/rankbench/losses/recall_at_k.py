@@ -1,14 +1,22 @@
-"""RS@K, a smooth Recall@K (Patel et al., CVPR 2022), as Zhang et al. (WWW 2026) adapt it to recommendation.
+r"""RS@K, a smooth Recall@K (Patel et al., CVPR 2022), as Zhang et al. (WWW 2026) adapt it to recommendation.
 
-    ℓ(u, i) = 1 − σ( (K − R_ui)/τ2 ),    R_ui = 1 + Σ_k σ( (s_uj_k − s_ui)/τ1 )
+$$
+\ell(u, i) = 1 - \sigma\Bigl(\frac{K - R_{ui}}{\tau_2}\Bigr), \qquad
+R_{ui} = 1 + \sum_{k=1}^{n} \sigma\Bigl(\frac{s_{uj_k} - s_{ui}}{\tau_1}\Bigr)
+$$ (recall-at-k)
 
-paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  τ1, τ2 → tau1, tau2
+$$
+\ell(u, i) = 1 - \sigma\Bigl(\frac{K - R_{ui}}{\tau_2}\Bigr), \qquad
+R_{ui} = 1 + \sum_{j \ne i} \sigma\Bigl(\frac{s_{uj} - s_{ui}}{\tau_1}\Bigr) \text{ over the whole catalogue}
+$$ (recall-at-k-catalogue)
+
+paper $s_{ui}$ → `s.pos` (B,), $s_{uj}$ → `s.neg` (B, n); $\tau_1, \tau_2$ → `tau1`, `tau2`
 Differs from the paper: each row has one positive, there is one K, and R counts only the sampled negatives, although K is a rank
 among all N items; `scale_rank` counts each negative (N − 1)/n times, which no paper does. `recall-at-k-catalogue` has the rank
-among all items, R_ui = 1 + Σ_{j ≠ i} over the whole catalogue; the sampled loss saturates once no sampled item is above i.
+among all items; the sampled loss saturates once no sampled item is above i.
 
-Where the rank is more than some 10 τ2 away from K, the loss is flat and a positive does not learn. From random vectors, most
-ranks are about half of the number of compared items, so τ2 must be about a twentieth of that number: with τ2 up to 5, the range
+Where the rank is more than some 10 τ₂ away from K, the loss is flat and a positive does not learn. From random vectors, most
+ranks are about half of the number of compared items, so τ₂ must be about a twentieth of that number: with τ₂ up to 5, the range
 of Zhang et al., the loss hardly trains.
 """
 

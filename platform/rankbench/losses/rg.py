@@ -1,13 +1,29 @@
-"""RG² and RG× by SGD: softmax expanded to second order (Pu et al., ICML 2024, Eq. 13; journal version, Eq. 15).
+r"""RG² and RG× by SGD: softmax expanded to second order (Pu et al., ICML 2024, Eq. 13; Pu et al., arXiv 2025, Eq. 15).
 
-    RG²  ℓ(u, i) = −o_ui + 1/2N ‖o_u + 1‖²                  = −o_ui + mean_j o_uj + ½ mean_j o_uj² + ½
-    RG×  ℓ(u, i) = RG² − 1/2N² (1ᵀo_u)²                     = −o_ui + mean_j o_uj + ½ var_j o_uj + ½
+$$
+\ell(u, i) = -o_{ui} + \frac{1}{2N} \lVert o_u + 1 \rVert^2
+  = -o_{ui} + \operatorname*{mean}_j o_{uj} + \tfrac12 \operatorname*{mean}_j o_{uj}^2 + \tfrac12
+$$ (rg2-sgd)
 
-paper o_ui → s.pos (B,), dot products;  mean and mean square of o_u over all N items → s.catalogue.moments()
-The minimum of RG² is at N/n_u − 1 on a user's n_u positives and −1 elsewhere, far outside the range of a cosine.
+$$
+\ell(u, i) = -o_{ui} + \frac{1}{2N} \lVert o_u + 1 \rVert^2 - \frac{1}{2N^2} (1^\top o_u)^2
+  = -o_{ui} + \operatorname*{mean}_j o_{uj} + \tfrac12 \operatorname*{var}_j o_{uj} + \tfrac12
+$$ (rgx-sgd)
+
+paper $o_{ui}$ → `s.pos` (B,), dot products; mean and mean square of $o_u$ over all N items → `s.catalogue.moments()`
+
+The minimum of RG² is at $N/n_u - 1$ on a user's $n_u$ positives and −1 elsewhere, far outside the range of a cosine.
 Both losses are negative there. RG× does not change when all scores of a user are shifted.
 
-The sampled forms replace the mean and the variance by unbiased estimates from n items, drawn from all items with replacement.
+The sampled forms replace the mean and the variance by unbiased estimates from n items $j_k$, drawn from all items with
+replacement:
+
+$$\ell(u, i) = -o_{ui} + \frac{1}{n} \sum_{k=1}^{n} \bigl(o_{uj_k} + \tfrac12 o_{uj_k}^2\bigr) + \tfrac12$$ (rg2-sampled-sgd)
+
+$$
+\ell(u, i) = -o_{ui} + \bar o_u + \frac{1}{2(n - 1)} \sum_{k=1}^{n} (o_{uj_k} - \bar o_u)^2 + \tfrac12, \qquad
+\bar o_u = \frac{1}{n} \sum_{k=1}^{n} o_{uj_k}
+$$ (rgx-sampled-sgd)
 
 Differs from the papers: Eq. 13 is printed without the parenthesis that puts the square under its sum's minus sign, and without
 1/|D|. The sampled loss of the journal version keeps the positive among the n + 1 scores that it squares, which changes the
@@ -30,7 +46,7 @@ class RG:
     """No parameters."""
 
 
-JOURNAL = "Pu et al., NDCG-consistent softmax approximation"
+JOURNAL = "Pu et al., arXiv 2025"
 BECAUSE = "its optimum lies far outside the range of a cosine"
 rg_loss = partial(loss, params=RG, similarity="dot", only_because=BECAUSE, families=("rg",))
 

@@ -1,8 +1,8 @@
-"""SL, softmax loss with a temperature (Wu et al., TOIS 2024).
+r"""SL, softmax loss with a temperature (Wu et al., TOIS 2024).
 
-    ℓ(u, i) = log Σ_j exp(d_uij / τ),    d_uij = s_uj − s_ui
+$$\ell(u, i) = \log \sum_j e^{d_{uij}/\tau}, \qquad d_{uij} = s_{uj} - s_{ui}$$
 
-paper s → s.pos (B,), s.neg (B, n), cosines;  τ → tau
+paper s → `s.pos` (B,), `s.neg` (B, n), cosines; τ → `tau`
 Differs from the paper: the sum over all items runs over the sampled negatives, without the positive, as in programs that
 compare with SL (Yang et al., NeurIPS 2024 and KDD 2025); `include_positive` adds the positive, which gives InfoNCE.
 """

@@ -1,9 +1,14 @@
-"""SML, symmetric metric learning with adaptive margins (Li et al., AAAI 2020).
+r"""SML, symmetric metric learning with adaptive margins (Li et al., AAAI 2020).
 
-    ℓ(u, i) = [d(u, i) − d(u, j) + m_u]_+ + λ [d(u, i) − d(i, j) + n_i]_+ − γ (mean_u m_u + mean_i n_i)
-    m_u, n_i in [0, l], learned;  j: the sampled negative nearest to u;  d: squared distances, vectors in the unit ball
+$$
+\ell(u, i) = [d(u, i) - d(u, j) + m_u]_+ + \lambda\, [d(u, i) - d(i, j) + n_i]_+
+  - \gamma \bigl(\operatorname*{mean}_u m_u + \operatorname*{mean}_i n_i\bigr)
+$$
 
-paper d(u, i) → −s.pos (B,), d(u, j) → −s.neg (B, n), d(i, j) → −s.rival(k);  λ → lam;  γ → gamma;  l → margin
+with learned margins $m_u, n_i \in [0, l]$; j is the sampled negative nearest to u, and d are squared distances of vectors in
+the unit ball.
+
+paper $d(u, i)$ → −`s.pos` (B,), $d(u, j)$ → −`s.neg` (B, n), $d(i, j)$ → −`s.rival(k)`; λ → `lam`; γ → `gamma`; l → `margin`
 Differs from the paper: the authors' code sums over the rows of a batch, so its γ is `gamma` times the batch size. At
 equilibrium a fraction `gamma` of the rows has an active user hinge; if gamma is 1 or more, all margins stay at l.
 """

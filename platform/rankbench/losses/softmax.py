@@ -1,9 +1,11 @@
-"""Softmax over all items, and sampled softmax (Pu et al., ICML 2024, Eq. 1 to 3; journal version, Eq. 8 to 10).
+r"""Softmax and sampled softmax (Pu et al., ICML 2024, Eq. 1 to 3; Pu et al., arXiv 2025, Eq. 8 to 10).
 
-    softmax          ℓ(u, i) = −o_ui + log Σ_j e^(o_uj)
-    sampled softmax  ℓ(u, i) = −o_ui + log(e^(o_ui) + Σ_k e^(o_uk − log(N q_k)))
+$$\ell(u, i) = -o_{ui} + \log \sum_{j=1}^{N} e^{o_{uj}}$$ (softmax)
 
-paper o → s.pos (B,), s.neg (B, n), dot products;  the sum over all N items → s.catalogue;  log q → s.logq, s.logq_pos
+$$\ell(u, i) = -o_{ui} + \log\Bigl(e^{o_{ui}} + \sum_{k=1}^{n} e^{o_{uj_k} - \log(N q_k)}\Bigr)$$ (sampled-softmax)
+
+paper o → `s.pos` (B,), `s.neg` (B, n), dot products; the sum over all N items → `s.catalogue`; log q → `s.logq`, `s.logq_pos`
+
 A user's other positives stay in both sums, as in the paper.
 Differs from the paper: `correction` offers three variants that are in use. `nq_N` is the paper's: on average the n terms sum to
 n/N of the full sum. `expected_count`, log(n q_k), makes that the full sum. `both` subtracts log q from the positive as well,
@@ -57,7 +59,7 @@ def softmax(s: Scores, p: Softmax) -> Tensor:
     sampler="uniform-all",
     families=("softmax",),
     title="Sampled softmax, corrected for its proposal distribution",
-    source="Pu et al., NDCG-consistent softmax approximation, Eq. 9",
+    source="Pu et al., arXiv 2025, Eq. 9",
 )
 def sampled_softmax(s: Scores, p: SampledSoftmax) -> Tensor:
     pos, neg = s.pos, s.neg - s.logq

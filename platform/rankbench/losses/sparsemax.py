@@ -1,10 +1,14 @@
-"""Sparsemax loss over all items (Martins and Astudillo, ICML 2016).
+r"""Sparsemax loss over all items (Martins and Astudillo, ICML 2016).
 
-    ℓ(u, i) = −o_ui + ½ Σ_{j in S} (o_uj² − θ²) + ½ = −o_ui + max_p (pᵀo_u − ½‖p‖²) + ½
+$$
+\ell(u, i) = -o_{ui} + \tfrac12 \sum_{j \in S} (o_{uj}^2 - \theta^2) + \tfrac12
+  = -o_{ui} + \max_p \bigl(p^\top o_u - \tfrac12 \lVert p \rVert^2\bigr) + \tfrac12
+$$
 
-p ranges over the distributions on items; the maximum is at sparsemax(o_u) = [o_u − θ]₊, whose support is S. Items outside S get
-no gradient, because their p is 0.
-paper o_ui → s.pos (B,), dot products;  o_u → the scores of s.catalogue (B, n_items), held in memory at once
+p ranges over the distributions on items; the maximum is at sparsemax$(o_u) = [o_u - \theta]_+$, whose support is S. Items
+outside S get no gradient, because their p is 0.
+
+paper $o_{ui}$ → `s.pos` (B,), dot products; $o_u$ → the scores of `s.catalogue` (B, n_items), held in memory at once
 Differs from the paper that uses it for recommendation (Pu et al., ICML 2024), which prints it with the opposite sign.
 """
 

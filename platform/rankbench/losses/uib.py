@@ -1,9 +1,12 @@
-"""UIB, user interest boundary (Zhuo et al., ECIR 2022).
+r"""UIB, user interest boundary (Zhuo et al., WWW 2022).
 
-    ℓ(u, i) = (1 − a) φ(b_u − o_ui) + a mean_k φ(o_uj_k − b_u)
+$$\ell(u, i) = (1 - a)\, \varphi(b_u - o_{ui}) + \frac{a}{n} \sum_{k=1}^{n} \varphi(o_{uj_k} - b_u)$$
 
-paper s_ui → s.pos (B,), s_uj → s.neg (B, n);  b_u → `boundary`: a linear map of the user's vector, or one number per user
-φ → phi: softplus(x), or the hinge [x + margin]_+. The boundary is learned with the model, and is not needed for ranking.
+paper $s_{ui}$ → `s.pos` (B,), $s_{uj}$ → `s.neg` (B, n); $b_u$ → `boundary`: a linear map of the user's vector, or one number
+per user
+
+φ → `phi`: softplus(x), or the hinge $[x + \text{margin}]_+$. The boundary is learned with the model, and is not needed for
+ranking.
 Differs from two papers that use UIB as a baseline: the second sum runs over negatives, where they have interactions.
 """
 
@@ -69,7 +72,7 @@ def boundary(p: UIB, sizes: Sizes, generator: Generator) -> LossState:
     state=boundary,
     families=("pointwise",),
     title="UIB: pointwise loss around a learned boundary",
-    source="Zhuo et al., ECIR 2022",
+    source="Zhuo et al., WWW 2022",
 )
 def uib(s: Scores, p: UIB, state: LossState) -> Tensor:
     b = state(s)

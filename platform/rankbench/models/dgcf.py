@@ -1,11 +1,19 @@
-"""DGCF: disentangled graph collaborative filtering (Wang et al., SIGIR 2020; program `DGCF_v1`).
+r"""DGCF: disentangled graph collaborative filtering (Wang et al., SIGIR 2020; program `DGCF_v1`).
 
-    P_ek = softmax_k S_ek,    D_hk = Σ_{e into h} P_ek,    Y_hk = Σ_{e = (h ← t)} P_ek/√(D_hk D_tk) x_tk
-    S_ek ← S_ek + unit(Y_hk) · tanh(unit(x_tk))
-    [U; V] = 1/(L + 1) Σ_{l=0..L} layer l,    a layer being Y of the last of its T iterations, and the next layer's x
-    own loss: λ 2/(K(K + 1)) Σ_{k<K} dCor(chunk k, chunk k + 1)
+$$
+\begin{aligned}
+& P_{ek} = \operatorname{softmax}_k S_{ek}, \qquad D_{hk} = \sum_{e \to h} P_{ek}, \qquad
+  Y_{hk} = \sum_{e = (h \leftarrow t)} \frac{P_{ek}}{\sqrt{D_{hk} D_{tk}}}\, x_{tk} \\
+& S_{ek} \leftarrow S_{ek} + \operatorname{unit}(Y_{hk}) \cdot \tanh(\operatorname{unit}(x_{tk})) \\
+& [U; V] = \frac{1}{L + 1} \sum_{l=0}^{L} \text{layer } l, \qquad
+  \text{own loss: } \frac{2 \lambda}{K(K + 1)} \sum_{k<K} \operatorname{dCor}(\text{chunk } k, \text{chunk } k + 1)
+\end{aligned}
+$$
 
-paper K → n_intents; T → n_routings; L → n_layers; λ → cor_weight. A vector has a chunk for each intent. S starts as 1.
+A layer is Y of the last of its T iterations, and the x of the next one.
+
+paper K → `n_intents`; T → `n_routings`; L → `n_layers`; λ → `cor_weight`. A vector has a chunk for each intent. S starts as 1.
+
 As in the program, S goes on from layer to layer, both degrees are sums of rows, although P is not symmetric, and dCor compares
 chunks that follow one another, not all pairs. Gradients pass through S.
 """

@@ -1,4 +1,7 @@
-"""MF, matrix factorisation: one learned vector per user and per item."""
+r"""MF, matrix factorisation: one learned vector per user and per item.
+
+$$y_{ui} = p_u \cdot q_i$$
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,6 @@ class MFModel(EmbeddingModel):
         return self.users, self.items
 
 
-@model("mf", MF, title="MF: matrix factorisation", source="Koren et al., 2009")
+@model("mf", MF, title="MF: matrix factorisation", source="Koren et al., Computer 2009")
 def mf(X: sp.csr_array, p: MF, users: Tensor, items: Tensor, generator: torch.Generator) -> MFModel:
     return MFModel(users, items)

@@ -1,13 +1,19 @@
-"""SimpleX: a user is a vector of its own and a pooled history (Mao et al., CIKM 2021).
+r"""SimpleX: a user is a vector of its own and a pooled history (Mao et al., CIKM 2021).
 
-    p_u = γ u + (1 − γ) W_v a_u,    a_u = Σ_j α_j e_j over the items j of u
+$$
+\begin{aligned}
+p_u &= \gamma u + (1 - \gamma) W_v a_u, \qquad a_u = \sum_{j \in I_u} \alpha_j e_j \\
+\alpha_j &= \frac{1}{|I_u|} \;\text{(mean)}, \qquad
+  \alpha = \operatorname{softmax}_j\bigl(u \cdot \tanh(W_k e_j + b_k)\bigr) \;\text{(user\_attention)}
+\end{aligned}
+$$
 
-    mean            α_j = 1/|I_u|
-    user_attention  α = softmax_j( u · tanh(W_k e_j + b_k) )
-    self_attention  the same, with a learned vector in the place of u
+`self_attention` is the same with a learned vector in the place of u.
 
-paper γ → own_weight; 1 is MF. In training, the row's own item is not part of the history. The paper's loss is `ccl`, with
-cosines; its program sets numbers of the direction of p_u to 0 in training (user_dropout), so that a positive's score may be
+paper γ → `own_weight`; 1 is MF
+
+In training, the row's own item is not part of the history. The paper's loss is `ccl`, with
+cosines; its program sets numbers of the direction of $p_u$ to 0 in training (user_dropout), so that a positive's score may be
 above 1. On Gowalla, the program has a table of its own for histories (shared_items = false), and one table elsewhere. It fills
 histories up to the longest one of its file with items of logit 0, which take part in the softmax: `pad` is that length, 0 for a
 proper softmax. It also bounds the length of the gradient by 10, which is not done here.

@@ -1,12 +1,20 @@
-"""XSimGCL: LightGCN with noise in its layers and a contrastive loss between two of them (Yu et al., TKDE 2023).
+r"""XSimGCL: LightGCN with noise in its layers and a contrastive loss between two of them (Yu et al., TKDE 2023).
 
-    E_l = Â E_{l−1} + ε sign(Â E_{l−1}) ⊙ Δ_l/|Δ_l|,    Δ_l uniform on [0, 1], row by row
-    [U; V] = 1/L Σ_{l=1..L} E_l
-    own loss: λ Σ over users and items of mean_b −log ( exp(z_b·c_b/τ) / Σ_{b'} exp(z_b·c_b'/τ) )
+$$
+\begin{aligned}
+& E_l = \hat A E_{l-1} + \varepsilon \operatorname{sign}(\hat A E_{l-1}) \odot \Delta_l/|\Delta_l|, \qquad
+  \Delta_l \text{ uniform on } [0, 1], \text{ row by row} \\
+& [U; V] = \frac{1}{L} \sum_{l=1}^{L} E_l, \qquad
+  \text{own loss: } \lambda \sum_{\text{users, items}} \operatorname*{mean}_b
+  -\log \frac{e^{z_b \cdot c_b/\tau}}{\sum_{b'} e^{z_b \cdot c_{b'}/\tau}}
+\end{aligned}
+$$
 
-paper ε → noise; λ → aux_weight; τ → aux_tau; l* → contrast_layer; L → n_layers; z, c → the directions of a node's final vector
-and of its vector in E_{l*}; b, b' → the users, or items, of the batch, each once, or of a random group of contrast_nodes of
-them. Batches of 1,024 interactions compare at most 1,024 nodes; with objective = catalogue a batch has ten times as many.
+paper ε → `noise`; λ → `aux_weight`; τ → `aux_tau`; l* → `contrast_layer`; L → `n_layers`; z, c → the directions of a node's
+final vector and of its vector in $E_{l^*}$; b, b' → the users, or items, of the batch, each once, or of a random group of
+contrast_nodes of them
+
+Batches of 1,024 interactions compare at most 1,024 nodes; with objective = catalogue a batch has ten times as many.
 Layer 0 is not part of the mean, so a node without interactions scores 0. Scoring uses no noise.
 """
 

@@ -1,5 +1,9 @@
-"""Baselines that a personalised model must beat: the most popular items for everyone, and a random ranking for every user, the
+r"""Baselines that a personalised model must beat: the most popular items for everyone, and a random ranking for every user, the
 lower end of every metric.
+
+$$y_{ui} = |U_i|, \qquad U_i \text{ the users of item } i$$ (popularity)
+
+$$y_{ui} = \frac{p_u \cdot q_i}{\lVert q_i \rVert}, \qquad p_u, q_i \sim \mathcal{N}(0, I)$$ (random)
 """
 
 from __future__ import annotations

@@ -1,15 +1,22 @@
-"""iALS with a ridge that grows with frequency (Rendle et al., RecSys 2022, Eq. 1 to 3), and without false negatives.
+r"""iALS, with a ridge that grows with frequency (Rendle et al., RecSys 2022, Eq. 1 to 3), and without false negatives.
 
-    Σ_R (1 − p_u · q_i)² + α₀ Σ_ui (p_u · q_i)² + λ (Σ_u (|I_u| + α₀N)^ν ‖p_u‖² + Σ_i (|U_i| + α₀M)^ν ‖q_i‖²)
+$$
+\sum_R (1 - p_u \cdot q_i)^2 + \alpha_0 \sum_{u,i} (p_u \cdot q_i)^2
+  + \lambda \Bigl(\sum_u (|I_u| + \alpha_0 N)^\nu \lVert p_u \rVert^2
+  + \sum_i (|U_i| + \alpha_0 M)^\nu \lVert q_i \rVert^2\Bigr)
+$$ (ials)
 
-Debiased iALS is iALS whose negatives exclude the interactions (debiased contrastive losses, §3.2).
+Debiased iALS is iALS whose negatives exclude the interactions (Jin and Li, arXiv 2023, §3.2), with the ridge of iALS:
 
-    Σ_R (c_u (1 − y)² − α₀ c_u y²) + α₀ Σ_ui y² + iALS's ridge,    c_u = N τ_u / |I_u|,    y = p_u · q_i
+$$
+\sum_R \bigl(c_u (1 - y_{ui})^2 - \alpha_0 c_u y_{ui}^2\bigr) + \alpha_0 \sum_{u,i} y_{ui}^2 + \text{ridge}, \qquad
+c_u = \frac{N \tau_u}{|I_u|}, \qquad y_{ui} = p_u \cdot q_i
+$$ (debiased-ials)
 
-τ_u is the fraction of items that user u would like: (1 + a) |I_u| / N + extra / N, so a counts unseen positives in proportion
-to the known ones, and extra is a constant number of them. With extra = 0, c is the same for all users, and this is iALS at α₀'
-= α₀ / (c (1 − α₀)) with the ridge divided by c and scores divided by 1 − α₀ (theorem 1, corrected): another point of the same
-family. Users and items without interactions get zero vectors in both.
+$\tau_u$ is the fraction of items that user u would like: (1 + a) $|I_u|$ / N + extra / N, so a counts unseen positives in
+proportion to the known ones, and extra is a constant number of them. With extra = 0, c is the same for all users, and this is
+iALS at $\alpha_0' = \alpha_0 / (c (1 - \alpha_0))$ with the ridge divided by c and scores divided by $1 - \alpha_0$ (theorem 1,
+corrected): another point of the same family. Users and items without interactions get zero vectors in both.
 """
 
 from __future__ import annotations
@@ -62,7 +69,7 @@ def ials(n: Counts, p: IALS) -> dict[str, Any]:
     DebiasedIALS,
     families=("als", "debiased"),
     title="Debiased iALS: iALS without interactions among the negatives",
-    source="debiased contrastive losses, §3.2",
+    source="Jin and Li, arXiv 2023, §3.2",
 )
 def debiased_ials(n: Counts, p: DebiasedIALS) -> dict[str, Any]:
     c = 1 + p.a + p.extra / n.users.clip(1)

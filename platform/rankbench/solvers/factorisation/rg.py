@@ -1,38 +1,60 @@
-"""RG² and RG×, squared surrogates of the softmax loss, by alternating least squares (Pu et al., ICML 2024, and the journal
-version "NDCG-consistent softmax approximation"). In all of them y = p_u · q_i, and users without interactions get zero vectors.
+r"""RG² and RG×, squared surrogates of the softmax loss, by alternating least squares (Pu et al., ICML 2024; Pu et al., arXiv
+2025). In all of them $y = p_u \cdot q_i$, and users without interactions get zero vectors. $I_u$ are the items of user u, R all
+interactions, M and N the numbers of users and items.
 
 RG² (ICML, Eq. 13, 14, 33 and 34):
 
-    Σ_R (−y_ui + ‖y_u + 1‖² / 2N) = Σ_ui |I_u|/2N (y_ui + 1 − r_ui N/|I_u|)² + constants
+$$
+\sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2\Bigr)
+  = \sum_{u,i} \frac{|I_u|}{2N} \Bigl(y_{ui} + 1 - r_{ui} \frac{N}{|I_u|}\Bigr)^2 + \text{const}
+$$ (rg2)
 
-with the ridge of the paper's updates, λ times the sum of a row's weights: λ |I_u|/2 per user, λ |R|/2N per item. A user's
-weight and ridge are proportional, so all users share one K x K system, and so do all items: an iteration takes O(|R|K + (M +
-N)K²). `regulariser: product` replaces the ridge by λ/2N Σ_ui y_ui² (appendix A.6 of the journal version). Items without
-interactions share one vector, which moves their scores towards −1.
+with the ridge of the paper's updates, λ times the sum of a row's weights: $\lambda |I_u|/2$ per user, $\lambda |R|/2N$ per
+item. A user's weight and ridge are proportional, so all users share one K x K system, and so do all items: an iteration takes
+$O(|R|K + (M + N)K^2)$. `regulariser: product` replaces the ridge by $\frac{\lambda}{2N} \sum_{u,i} y_{ui}^2$ (appendix A.6 of
+the journal version). Items without interactions share one vector, which moves their scores towards −1.
 
-RG× (journal, Eq. 14, 15, 17, 38 and 39): `rgx` is the loss as defined: RG² minus Σ_u |I_u|/2N² (Σ_i y_ui)². After an item step
-Σ_i q_i = 0, because the targets of every user sum to zero: the items' sum h solves (A − N B) h = Σ_i b_i = 0, where A − N B is
-the ridge. From the first item step on the new term is therefore 0 for every user, and so are its gradient and its part in the
-user step: the iterates are those of RG². Thus `rgx` is RG² under another name, and a sweep runs only one of the two.
-`rgx-paper` is the published update. It replaces (Σ_i o_ui)² by ‖o_u‖², which removes a fraction β of the quadratic term of RG²;
-the printed fraction 1/N is replaced, "for operability", by a hyperparameter.
+RG× (journal, Eq. 14, 15, 17, 38 and 39) as defined:
+
+$$\sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2 - \frac{1}{2N^2} \bigl(1^\top y_u\bigr)^2\Bigr)$$ (rgx)
+
+After an item step $\sum_i q_i = 0$, because the targets of every user sum to zero: the items' sum h solves $(A - N B) h =
+\sum_i b_i = 0$, where $A - N B$ is the ridge. From the first item step on the new term is therefore 0 for every user, and so
+are its gradient and its part in the user step: the iterates are those of RG². Thus `rgx` is RG² under another name, and a sweep
+runs only one of the two.
+
+The published update replaces $(\sum_i y_{ui})^2$ by $\lVert y_u \rVert^2$, which removes a fraction β of the quadratic term of
+RG²; the printed fraction 1/N is replaced, "for operability", by a hyperparameter:
+
+$$
+\sum_R \Bigl(-y_{ui} + \frac{1 - \beta}{2N} \lVert y_u \rVert^2 + \frac{1}{N} 1^\top y_u\Bigr)
+$$ (rgx-paper)
 
 RG² from sampled softmax with n negatives (journal, Eq. 18 and 19), in which interactions weigh more than other pairs:
-`weights: printed` is Eq. 19: |I_u| on interactions and |I_u| (n + 1)/N elsewhere, with the targets of RG² and, as ridge, λ
-times the sum of a row's weights. Those weights do not follow from the loss that the paper samples. `weights: expected` is the
-expectation of that loss over n uniform negatives, with the ridge of RG²:
 
-    Σ_R (−y + (y + 1)² / 2(n + 1)) + Σ_ui |I_u| n / (2N(n + 1)) (y + 1)²
+$$
+\sum_{u,i} w_{ui} \Bigl(y_{ui} + 1 - r_{ui} \frac{N}{|I_u|}\Bigr)^2, \qquad
+w_{ui} = \frac{|I_u|}{2N} \text{ on interactions}, \quad \frac{|I_u|}{2N} \cdot \frac{n + 1}{N} \text{ elsewhere}
+$$ (rg2-sampled)
+
+`weights: printed` is this one, Eq. 19, with λ times the sum of a row's weights as ridge. Those weights do not follow from the
+loss that the paper samples. `weights: expected` is the expectation of that loss over n uniform negatives, with the ridge of
+RG²:
+
+$$\sum_R \Bigl(-y_{ui} + \frac{(y_{ui} + 1)^2}{2(n + 1)}\Bigr) + \sum_{u,i} \frac{|I_u| n}{2N(n + 1)} (y_{ui} + 1)^2$$
 
 RG² and RG× as their authors run them, with a weight α on interactions, and β in both Gram terms:
 
-    (1 − β) (Σ_ui |I_u|/2N y² + α Σ_R y²) + Σ_ui |I_u|/N y − (1 + 2α) Σ_R y + ridge
+$$
+(1 - \beta) \Bigl(\sum_{u,i} \frac{|I_u|}{2N} y_{ui}^2 + \alpha \sum_R y_{ui}^2\Bigr) + \sum_{u,i} \frac{|I_u|}{N} y_{ui}
+  - (1 + 2\alpha) \sum_R y_{ui} + \text{ridge}
+$$ (rg-authors)
 
-with the ridges λ (|I_u|/2 + αN) per user and λ (|R|/2N + αM) per item. α is in neither paper: it moves the scores of
-interactions towards 1. At α = β = 0 this is RG², and at α = 0 it is `rgx-paper`. Two switches reproduce their published
-program. `item_rhs_sign: 1` gives the item step + Σ_u |I_u|/2N p_u instead of −, which contradicts its targets of −1: the two
-half steps then minimise different losses, and the loss may rise. `reg: authors` adds λ to the ridge of users only, as their
-program for RG² does.
+with the ridges $\lambda (|I_u|/2 + \alpha N)$ per user and $\lambda (|R|/2N + \alpha M)$ per item. α is in neither paper: it
+moves the scores of interactions towards 1. At α = β = 0 this is RG², and at α = 0 it is `rgx-paper`. Two switches reproduce
+their published program. `item_rhs_sign: 1` gives the item step $+\sum_u \frac{|I_u|}{2N} p_u$ instead of −, which contradicts
+its targets of −1: the two half steps then minimise different losses, and the loss may rise. `reg: authors` adds λ to the ridge
+of users only, as their program for RG² does.
 """
 
 from __future__ import annotations
@@ -48,7 +70,7 @@ from rankbench.core.params import Choice, Fixed, Range, param
 from rankbench.solvers.als.fit import ALSParams, Counts, als
 
 FAMILIES = ("als", "rg")
-JOURNAL = "Pu et al., NDCG-consistent softmax approximation"
+JOURNAL = "Pu et al., arXiv 2025"
 
 
 @dataclass(frozen=True)
@@ -161,7 +183,7 @@ def rg2_sampled(n: Counts, p: RG2Sampled) -> dict[str, Any]:
     RGAuthors,
     families=FAMILIES,
     title="RG² and RG× as their authors run them, with α and β",
-    source="Pu et al., ICML 2024 and after; their program",
+    source=f"Pu et al., ICML 2024; {JOURNAL}; their program",
 )
 def rg_authors(n: Counts, p: RGAuthors) -> dict[str, Any]:
     weight = n.users / (2 * n.n_items)

@@ -1,13 +1,24 @@
-"""DEQL: the expected loss of EDLAE solved for every emphasis b > 0 (DEQL paper, Eq. 9, 16 and 17), in O(n²).
+r"""DEQL: the expected loss of EDLAE solved for every emphasis b > 0 (Guo et al., ICLR 2026, Eq. 9, 16 and 17), in O(n²).
 
-    min E‖A ∘ (X − (Δ ∘ X) W)‖² + λ‖W‖²,    Δ drops with probability p,    A = a where dropped, b where kept
+Δ drops entries with probability p, and A is a where an entry is dropped and b where it is kept:
 
-With q = 1−p, h1 = qpa² + q²b², h2 = q·h1, c = p(a² − b²), S = G − diag(G), d = diag(G), column i solves
-(H0 + e1 eᵢᵀ + eᵢ e2ᵀ) W_i = v with H0 = h2 S + h1 diag(d) + λI and e1, e2, v in span{eᵢ, S_i}.
-H0 C_i = eᵢ for C = H0^-1 gives C S_i = (eᵢ − μ C_i)/h2, μ = h1 d_i + λ: everything lies in span{eᵢ, C_i}, and the column
-W_i = beta_i C_i + alpha_i eᵢ takes a few scalars, where the second phase of the paper takes O(n²) per column.
+$$\min_W \; \mathbb{E}\, \lVert A \circ (X - (\Delta \circ X) W) \rVert^2$$ (deql)
 
-Only b/a and λ/a² matter. On the scale of the Gram matrix the ridge is λ' = λ/h2. Configurations with equal (p, λ') share one
+$$\min_W \; \mathbb{E}\, \lVert A \circ (X - (\Delta \circ X) W) \rVert^2 + \lambda \lVert W \rVert^2$$ (deql-l2)
+
+$$
+\min_W \; \mathbb{E}\, \lVert A \circ (X - (\Delta \circ X) W) \rVert^2 + \lambda \lVert W \rVert^2 \quad\text{with}\quad
+\operatorname{diag}(W) = 0
+$$ (deql-l2-zero-diag)
+
+With q = 1 − p, $h_1 = qpa^2 + q^2b^2$, $h_2 = q h_1$, $c = p(a^2 - b^2)$, G = XᵀX, d = diag(G), S = G − diag(d), column i
+solves $(H_0 + e_1 \mathrm{e}_i^\top + \mathrm{e}_i e_2^\top) W_i = v$ with $H_0 = h_2 S + h_1 \operatorname{diag}(d) + \lambda
+I$ and $e_1, e_2, v \in \operatorname{span}\{\mathrm{e}_i, S_i\}$. $H_0 C_i = \mathrm{e}_i$ for $C = H_0^{-1}$ gives $C S_i =
+(\mathrm{e}_i - \mu C_i)/h_2$, $\mu = h_1 d_i + \lambda$: everything lies in span{$\mathrm{e}_i, C_i$}, and the column $W_i =
+\text{beta}_i C_i + \text{alpha}_i \mathrm{e}_i$ takes a few scalars, where the second phase of the paper takes O(n²) per
+column.
+
+Only b/a and λ/a² matter. On the scale of the Gram matrix the ridge is λ' = λ/h₂. Configurations with equal (p, λ') share one
 inverse, so a grid over b at fixed `lam_prime` costs no more. With a zero diagonal b only rescales λ: it is EDLAE with λ'.
 """
 
@@ -119,7 +130,7 @@ for name, params, title in (
     ("deql", DEQL, "DEQL: every emphasis b > 0, no ridge"),
     ("deql-l2", DEQLL2, "DEQL(L2): every emphasis b, with ridge"),
 ):
-    about = {"families": ("linear",), "title": title, "source": "DEQL, Eq. 9 and 16"}
+    about = {"families": ("linear",), "title": title, "source": "Guo et al., ICLR 2026, Eq. 9 and 16"}
     closed_form(name, params, shift=shift, identity=_identity, **about)(columns)
 
 
@@ -132,7 +143,7 @@ for name, params, title in (
     reason="with a zero diagonal every configuration is an EDLAE with the ridge lam_prime",
     families=("linear",),
     title="DEQL(L2+zero-diag): with ridge and a zero diagonal",
-    source="DEQL, Eq. 17",
+    source="Guo et al., ICLR 2026, Eq. 17",
 )
 def zero_diagonal(diag_C: np.ndarray, counts: np.ndarray, p: DEQLL2) -> tuple[np.ndarray, np.ndarray]:
     """Return beta, alpha (n_items,): without row and column i, H loses e1 and e2, which leaves the system of EDLAE with λ'."""

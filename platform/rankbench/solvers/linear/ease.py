@@ -1,17 +1,27 @@
-"""EASE, embarrassingly shallow autoencoder (Steck, WWW 2019, Eq. 8).
+r"""EASE, embarrassingly shallow autoencoder (Steck, WWW 2019, Eq. 8). G = XᵀX.
 
-min ‖X − XW‖² + λ‖W‖²  with diag(W) = 0    →    C = (G + λI)^-1,    W = I − C diag(1 / C_jj)
+$$
+\min_W \; \lVert X - XW \rVert^2 + \lambda \lVert W \rVert^2 \;\text{with}\; \operatorname{diag}(W) = 0
+\quad\to\quad C = (G + \lambda I)^{-1}, \quad W = I - C \operatorname{diag}(1 / C_{jj})
+$$ (ease)
 
-Debiased EASE is the debiased squared error in EASE (debiased-loss paper, Eq. 26 and 27, Theorem 2).
+Debiased EASE is the debiased squared error in EASE (Jin and Li, arXiv 2023, Eq. 26 and 27, Theorem 2).
 
-    min ‖X − XW‖² − α‖XW‖² + λ‖W‖²  with diag(W) = 0
-    →  C = (G + λ/(1−α) I)^-1,    W = (I − C diag(1 / C_jj)) / (1−α)
+$$
+\begin{aligned}
+& \min_W \; \lVert X - XW \rVert^2 - \alpha \lVert XW \rVert^2 + \lambda \lVert W \rVert^2
+  \;\text{with}\; \operatorname{diag}(W) = 0 \\
+& \quad\to\quad C = \Bigl(G + \frac{\lambda}{1 - \alpha} I\Bigr)^{-1}, \quad
+  W = \frac{1}{1 - \alpha} \bigl(I - C \operatorname{diag}(1 / C_{jj})\bigr)
+\end{aligned}
+$$ (debiased-ease)
 
 It is a multiple of EASE with λ/(1−α): every ranking that α can give, EASE gives with another λ.
 
-Differs from the paper: α is a parameter here. There it comes from one weight c > 1 for the positives of every user, and
-c‖X − XW‖² − (c−1)‖XW‖², divided by c, has α = (c−1)/c and not the printed c−1, with which there is no minimum for c ≥ 2.
-With the corrected α, 1/(1−α) is c: if λ is divided by c as well, debiased EASE is c times EASE with the same λ.
+Differs from the paper: α is a parameter here. There it comes from one weight c > 1 for the positives of every user, and $c
+\lVert X - XW \rVert^2 - (c - 1) \lVert XW \rVert^2$, divided by c, has α = (c−1)/c and not the printed c−1, with which there is
+no minimum for c ≥ 2. With the corrected α, 1/(1−α) is c: if λ is divided by c as well, debiased EASE is c times EASE with the
+same λ.
 """
 
 from __future__ import annotations
@@ -60,7 +70,7 @@ def ridge(p: DebiasedEASE) -> float:
     identity=lambda p: ("edlae", 0.0, ridge(p)),
     families=("linear", "debiased"),
     title="Debiased EASE: EASE under the debiased squared error",
-    source="Debiased contrastive losses, Eq. 27",
+    source="Jin and Li, arXiv 2023, Eq. 27",
 )
 def debiased_ease(diag_C: np.ndarray, counts: np.ndarray, p: DebiasedEASE) -> tuple[np.ndarray, np.ndarray]:
     """Return beta, alpha (n_items,) of W = C diag(beta) + diag(alpha)."""

@@ -1,12 +1,18 @@
-"""Low-rank DEQL: the expected loss under rank(W) ≤ k, in closed form, for equal emphases (DEQL paper, Eq. 34 and 35).
+r"""Low-rank DEQL: the expected loss under rank(W) ≤ k, in closed form, for equal emphases (Guo et al., ICLR 2026, Eq. 34 and
+35).
 
-    W = Σxx^-1/2 [Σxx^-1/2 Σxy]_k,    [·]_k the truncated singular value decomposition
+$$
+W = \Sigma_{xx}^{-1/2} \bigl[\Sigma_{xx}^{-1/2} \Sigma_{xy}\bigr]_k, \qquad
+[\,\cdot\,]_k \text{ the truncated singular value decomposition}
+$$
 
-For a = b, H^(i) is one matrix for all columns: with q = 1−p and D = diag(G), Σxx = q²b²(G + p/q D + λI) = q²b² C^-1 and
-Σxy = qb² G. Here λ is added to the Gram matrix (the ridge of the loss is λq²b²), so b cancels. With p = λ = 0 this is PureSVD.
+For a = b, $H^{(i)}$ is one matrix for all columns: with q = 1−p and D = diag(G), $\Sigma_{xx} = q^2b^2(G + \frac{p}{q} D +
+\lambda I) = q^2b^2 C^{-1}$ and $\Sigma_{xy} = qb^2 G$. Here λ is added to the Gram matrix (the ridge of the loss is $\lambda
+q^2b^2$), so b cancels. With p = λ = 0 this is PureSVD.
 
-No square root is needed. Right singular vectors V_k of Σxx^-1/2 Σxy are eigenvectors of Σxyᵀ Σxx^-1 Σxy ∝ GCG, and
-W = Σxx^-1 Σxy V_k V_kᵀ = (1/q) CG V_k V_kᵀ, where CG V = V − CΛV.
+No square root is needed. Right singular vectors $V_k$ of $\Sigma_{xx}^{-1/2} \Sigma_{xy}$ are eigenvectors of
+$\Sigma_{xy}^\top \Sigma_{xx}^{-1} \Sigma_{xy} \propto GCG$, and
+$W = \Sigma_{xx}^{-1} \Sigma_{xy} V_k V_k^\top = \frac{1}{q} CG V_k V_k^\top$, where $CG V = V - C \Lambda V$.
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ def regression(on: System, V: np.ndarray) -> np.ndarray:
     LowRankDEQL,
     families=("linear",),
     title="Low-rank DEQL: equal emphases a = b, weights of rank k",
-    source="DEQL, Eq. 35",
+    source="Guo et al., ICLR 2026, Eq. 35",
     holds_matrix=True,
 )
 def lowrank_deql(X: sp.csr_array, p: LowRankDEQL, seed: int) -> LowRankRecommender:

@@ -1,16 +1,24 @@
-"""Low-rank EDLAE by ADMM (Steck, NeurIPS 2020, §4.2; debiased-loss paper, appendix C.2, Eq. 32 to 35).
+r"""Low-rank EDLAE by ADMM (Steck, NeurIPS 2020, §4.2; Jin and Li, arXiv 2023, appendix C.2, Eq. 32 to 35).
 
-    min ‖X − XB‖² + ‖Λ^½ B‖²    over    B = UVᵀ − diag(UVᵀ),    U, V (n_items, k),    Λ = p/(1−p) diag(G) + λI
+$$
+\min_B \; \lVert X - XB \rVert^2 + \lVert \Lambda^{1/2} B \rVert^2 \quad\text{over}\quad
+B = UV^\top - \operatorname{diag}(UV^\top), \qquad \Lambda = \frac{p}{1 - p} \operatorname{diag}(G) + \lambda I
+$$
 
-With W = UVᵀ, a vector β that stands for diag(W), scaled multipliers γ and Ω = Λ + ωI, every update exactly minimises
+for U, V (n_items, k). With W = UVᵀ, a vector β that stands for diag(W), scaled multipliers γ and Ω = Λ + ωI, every update
+exactly minimises
 
-    L = ‖X(I + diag β) − XW‖² + ‖Λ^½ (W − diag β)‖² + ‖Ω^½ (diag(W) − β + γ)‖²
+$$
+L = \lVert X(I + \operatorname{diag} \beta) - XW \rVert^2 + \lVert \Lambda^{1/2} (W - \operatorname{diag} \beta) \rVert^2
+  + \lVert \Omega^{1/2} (\operatorname{diag}(W) - \beta + \gamma) \rVert^2
+$$
 
 over its block, and γ ← γ + diag(W) − β. The prediction is B/(1−p), as in EDLAE, which it equals at k = n_items.
 
 Differs from the paper: there Λ acts on W and, with a minus, on β, which is the same if β = diag(W), but not convex in β; and
 γ enters Eq. 34 with the sign opposite to that of its updates. The updates of U and V in Eq. 35 minimise with
-‖Ω^½ (W − diag(β − γ))‖² over the whole matrix instead of its diagonal, and so converge to the solution for 2Λ + ωI, not for Λ.
+$\lVert \Omega^{1/2} (W - \operatorname{diag}(\beta - \gamma)) \rVert^2$ over the whole matrix instead of its diagonal, and so
+converge to the solution for 2Λ + ωI, not for Λ.
 """
 
 from __future__ import annotations
@@ -41,7 +49,7 @@ class LowRankEDLAE(LowRankDEQL):
     LowRankEDLAE,
     families=("linear",),
     title="Low-rank EDLAE: weights of rank k with a zero diagonal, by ADMM",
-    source="Steck, NeurIPS 2020; debiased contrastive losses, C.2",
+    source="Steck, NeurIPS 2020; Jin and Li, arXiv 2023, C.2",
     holds_matrix=True,
 )
 def lowrank_edlae(X: sp.csr_array, p: LowRankEDLAE, seed: int) -> LowRankRecommender:

@@ -1,8 +1,15 @@
-"""RG² by Newton-CG: Gauss-Newton steps, each solved by conjugate gradients (Pu et al., ICML 2024, appendix D).
+r"""RG² by Newton-CG: Gauss-Newton steps, each solved by conjugate gradients (Pu et al., ICML 2024, appendix D).
 
-An iteration solves (G + μM) d = −g for all data at once, where g is the gradient, G the Gauss-Newton matrix and M its metric,
-all defined in `gauss_newton.py`. Conjugate gradients, preconditioned by M, stop at `cg_tolerance` times the length of the
-gradient. A line search halves d until the loss decreases by Armijo's rule; the damping μ depends on how well the quadratic
+$$\sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2\Bigr) + \text{ridge}, \qquad y_{ui} = p_u \cdot q_i$$ (rg2-newton)
+
+$$
+\sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2\Bigr) + \lambda \lVert \text{parameters} \rVert^2, \qquad
+p_u = \operatorname{ReLU}(e_u A + a) B + b, \quad q_i \text{ by a tower of its own}
+$$ (rg2-newton-mlp)
+
+An iteration solves $(G + \mu M) d = -g$ for all data at once, where g is the gradient, G the Gauss-Newton matrix and M its
+metric, all defined in `gauss_newton.py`. Conjugate gradients, preconditioned by M, stop at `cg_tolerance` times the length of
+the gradient. A line search halves d until the loss decreases by Armijo's rule; the damping μ depends on how well the quadratic
 model predicted that decrease. The loss never rises; if rounding prevents every step from lowering it, the fit ends.
 
 `rg2-newton` minimises the same loss as `rg2` does by alternating least squares, so their losses can be compared.

@@ -1,19 +1,27 @@
-"""Mult-VAE^PR, a variational autoencoder with a multinomial likelihood (Liang et al., WWW 2018, section 2).
+r"""MultiVAE, a variational autoencoder with a multinomial likelihood (Liang et al., WWW 2018, section 2).
 
-    encoder    h = tanh(x̃ Q₁ + q₁),  (μ, log σ²) = h Q₂ + q₂        x̃: dropout of x_u / ‖x_u‖₂
-    decoder    z = μ + σ ε,  ε ~ N(0, I),   f = tanh(z P₁ + p₁) P₂ + p₂
-    loss       mean_u [−Σ_i x_ui log softmax(f_u)_i + β ½ Σ (σ² + μ² − 1 − log σ²)] + λ Σ ‖W‖²
+$$
+\begin{aligned}
+\text{encoder:} \quad & h = \tanh(\tilde x Q_1 + q_1), \quad (\mu, \log \sigma^2) = h Q_2 + q_2, \qquad
+  \tilde x: \text{dropout of } x_u / \lVert x_u \rVert_2 \\
+\text{decoder:} \quad & z = \mu + \sigma \varepsilon, \quad \varepsilon \sim \mathcal{N}(0, I), \qquad
+  f = \tanh(z P_1 + p_1) P_2 + p_2 \\
+\text{loss:} \quad & \operatorname*{mean}_u \Bigl[-\sum_i x_{ui} \log \operatorname{softmax}(f_u)_i
+  + \frac{\beta}{2} \sum (\sigma^2 + \mu^2 - 1 - \log \sigma^2)\Bigr] + \lambda \sum \lVert W \rVert^2
+\end{aligned}
+$$
 
-The likelihood is that of the whole history x_u, also where dropout left items out, and a user with more items has more weight.
-λ acts on the matrices and not on q₁, q₂, p₁, p₂. Scores are f with z = μ and without dropout, so that a user who was not fitted
-is scored like one who was.
+The likelihood is that of the whole history $x_u$, also where dropout left items out, and a user with more items has more
+weight. λ acts on the matrices and not on $q_1, q_2, p_1, p_2$. Scores are f with z = μ and without dropout, so that a user who
+was not fitted is scored like one who was.
 
 β rises from 0 to its cap `beta`, linearly within the first `anneal_epochs` epochs. The authors' program, with which the paper's
 numbers were made, uses β = min(beta, step / 200,000), whatever the number of users: `anneal_steps=200000` does the same. These
 steps are meant for ML-20M; on a dataset with a quarter of its users, β is still below 0.06 after 200 epochs.
 
 Initial values are those of the authors' program: Xavier's uniform distribution for the matrices, and a normal distribution with
-standard deviation 0.001, cut off at two deviations, for q₁, q₂, p₁ and p₂. Users without interactions take part in no step.
+standard deviation 0.001, cut off at two deviations, for $q_1, q_2, p_1$ and $p_2$. Users without interactions take part in no
+step.
 """
 
 from __future__ import annotations
