@@ -18,10 +18,11 @@ from ..pictures import size_of
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 
-def test_the_wheel_holds_the_catalogue_and_types_and_no_tests(wheel):
+def test_the_wheel_holds_the_catalogue_and_types_and_no_tests(built, wheel):
     files = contents(wheel)
     for kind in ("datasets", "experiments"):
-        expected = {path.name: path.read_bytes() for path in (ROOT / kind).glob("*.yaml")}
+        source = built[0] / kind
+        expected = {str(path.relative_to(source)): path.read_bytes() for path in source.rglob("*") if path.is_file()}
         folder = f"rankbench/catalogue/{kind}/"
         assert expected and {name.removeprefix(folder): files[name] for name in files if name.startswith(folder)} == expected
     assert files["rankbench/py.typed"] == b"" and "rankbench/reports/page.html" in files
