@@ -54,8 +54,24 @@ def test_each_cell_that_is_off_has_one_cause(tables, evidence, home):
     ]
     assert by_cause(off) == [("steps", 2, ["short"]), ("above", 1, ["too high"]), ("not found", 1, ["too low"])]
     every = counts(tables, {"toy/2"}, evidence, home)["toy/2"]
-    assert every.measured - every.within_3 == len(off)
+    assert every.measured - every.agree == len(off)
     assert off_cells(tables, {"toy/1"}, evidence) == []
+
+
+def test_agreement_by_the_mean_by_the_interval_and_by_chance(tables, evidence, home):
+    """By hand: recall@20 is measured as 0.2 and published as 0.205, 0.3, 0.1 and 0.4, and as 0.4 in a row without a fit. Of the
+    four others of a cell, 0.205 alone would agree, in the three cells that do not have it. ndcg@20 is measured as 0.3 with a
+    wide interval, and published as 0.29 and 0.9; 0.29 would agree in the cell of 0.9.
+    """
+    every = counts(tables, {"toy/2"}, evidence, home)["toy/2"]
+    assert (every.measured, every.within_1, every.within_3, every.in_interval, every.agree) == (6, 0, 1, 1, 2)
+    assert every.by_chance / every.with_others == pytest.approx((3 * 1 / 4 + 0 + 0 + 1) / 6)
+    assert every.half_widths / every.with_interval == pytest.approx((4 * 0.001 / 0.2 + 2 * 0.02 / 0.3) / 6)
+    assert (every.several_seeds, every.several_within_3) == (0, 0)
+    (near,) = [row for row in rows_of(tables) if row.arm.label == "near"]
+    evidence.add(stored(near, near.setting("printed", evidence), METRICS, seed=1))
+    again = counts(tables, {"toy/2"}, evidence, home)["toy/2"]
+    assert (again.measured, again.within_3, again.several_seeds, again.several_within_3) == (6, 1, 1, 1)
 
 
 def test_pages_and_status_tell_the_causes(tables, evidence, home, monkeypatch, capsys, tmp_path):

@@ -36,7 +36,9 @@ EXAMPLES = """Examples:
 
 COUNTED = """\
 measured: cells whose setting the paper prints or a search on validation chose; data here: cells whose data this machine has.
-within 1 % and 3 %: or in the 95 % interval. found on test: cells whose setting was found on test; they are counted apart."""
+agree: within 3 %, or in the 95 % interval; half-width: of that interval, on average; by chance: cells that would agree if each
+had the published number of another row of its table. found on test: cells whose setting was found on the test set (counted
+separately)."""
 
 
 app = typer.Typer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,8 +19,8 @@ State = Literal["within the interval", "within 1 %", "within 3 %", "off"]
 
 @dataclass(frozen=True)
 class Agreement:
-    """A published number of a metric, and the measured mean with its 95 % interval over users. Of several runs, all three are
-    means over the runs.
+    """A published number of a metric, and the measured mean with its 95 % interval over users. Of several runs with different
+    seeds, all three are means over the runs.
     """
 
     metric: str
@@ -28,6 +28,7 @@ class Agreement:
     mean: float
     low: float | None
     high: float | None
+    seeds: int = 1
 
     @property
     def difference(self) -> float:
@@ -46,6 +47,15 @@ class Agreement:
     def within(self, share: float) -> bool:
         """Whether the difference is at most this share of the published number, up to rounding in the last digits."""
         return abs(self.relative) <= share + 1e-12
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval, as a share of the mean."""
+        return None if self.low is None or self.high is None or not self.mean else (self.high - self.low) / 2 / self.mean
+
+    def by_chance(self, others: Sequence[float]) -> float:
+        """Return the share of `others`, numbers that are published of something else, that are within 3 % or the interval."""
+        return sum(replace(self, published=other).state != "off" for other in others) / len(others)
 
 
 @dataclass(frozen=True)

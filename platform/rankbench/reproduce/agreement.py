@@ -36,17 +36,29 @@ class MeasuredRow:
 
 @dataclass(frozen=True)
 class Count:
-    """Numbers of published cells: all, those whose data are here, those measured at a setting that was not found on test, and
-    of these those that are met within the interval, within 1 % or the interval, within 3 % or the interval. `on_test`: cells
-    measured at a setting that was found on test, counted apart.
+    """Numbers of published cells: all, those whose data are here, and those measured at a setting that was not found on test.
+
+    Of the measured ones: those whose mean is within 1 % or 3 % of the published number, those with the published number in the
+    interval, those that `agree` because one of the last two holds, those measured with several seeds, and of these again those
+    within 1 % and 3 %. `half_widths` is the sum over the cells with an interval. `by_chance` is the number of cells that are
+    expected to agree if each had the published number of another row of its table; of those with such rows.
+    `on_test`: cells measured at a setting that was found on test, which are counted separately.
     """
 
     published: int = 0
     data_here: int = 0
     measured: int = 0
-    in_interval: int = 0
     within_1: int = 0
     within_3: int = 0
+    in_interval: int = 0
+    agree: int = 0
+    several_seeds: int = 0
+    several_within_1: int = 0
+    several_within_3: int = 0
+    half_widths: float = 0.0
+    with_interval: int = 0
+    by_chance: float = 0.0
+    with_others: int = 0
     on_test: int = 0
     on_test_within_1: int = 0
 
@@ -86,7 +98,8 @@ def count(row: PaperRow, here: bool, evidence: Evidence) -> Count:
     """
     if row.table.stand_in(row.dataset) or row.arm.variant_of is not None:
         return Count()
-    total = tally(len(row.published), here, counted_cells(row, evidence))
+    total = tally(len(row.published), here)
+    total += sum((count_of(cell, row.others(cell.metric)) for cell in counted_cells(row, evidence)), Count())
     on_test = [cell for each in measurements(row, evidence) if each.origin == "as published" for cell in each.cells]
     return sum((Count(on_test=1, on_test_within_1=count_of(cell).within_1) for cell in on_test), total)
 
@@ -98,17 +111,32 @@ def counted_cells(row: PaperRow, evidence: Evidence) -> list[Agreement]:
     return [cell for cell in found if cell]
 
 
-def count_of(cell: Agreement) -> Count:
-    """Return the count of a measured cell, without the published one itself."""
-    inside = cell.state == "within the interval"
-    return Count(measured=1, in_interval=inside, within_1=inside or cell.within(0.01), within_3=inside or cell.within(0.03))
+def count_of(cell: Agreement, others: Sequence[float] = ()) -> Count:
+    """Return the count of a measured cell, without the published one itself. `others`: the published numbers of the same metric
+    in other rows of its table.
+    """
+    near, nearer, several = cell.within(0.03), cell.within(0.01), cell.seeds > 1
+    return Count(
+        measured=1,
+        within_1=nearer,
+        within_3=near,
+        in_interval=cell.state == "within the interval",
+        agree=cell.state != "off",
+        several_seeds=several,
+        several_within_1=several and nearer,
+        several_within_3=several and near,
+        half_widths=cell.half_width or 0.0,
+        with_interval=cell.half_width is not None,
+        by_chance=cell.by_chance(others) if others else 0.0,
+        with_others=len(others) > 0,
+    )
 
 
 def _cell(name: str, published: float, fits: Sequence[StoredFit]) -> Agreement:
     values = [fit.measured(name) for fit in fits]
     bounds = [(value.low, value.high) for value in values if value.low is not None and value.high is not None]
     low, high = map(fmean, zip(*bounds, strict=True)) if len(bounds) == len(values) else (None, None)
-    return Agreement(name, published, fmean(value.mean for value in values), low, high)
+    return Agreement(name, published, fmean(value.mean for value in values), low, high, len(fits))
 
 
 def agreements(rows: Sequence[PaperRow], evidence: Evidence) -> list[OrderAgreement]:

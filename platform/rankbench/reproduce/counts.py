@@ -13,7 +13,7 @@ from rankbench.core.environment import Environment
 from rankbench.data.cards import Card, load_card
 from rankbench.data.describe import raw_data
 from rankbench.judge.agreement import Agreement
-from rankbench.reproduce.agreement import Count, count, count_of, counted_cells, tally
+from rankbench.reproduce.agreement import Count, count, counted_cells, tally
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.costs import cost_cells, n_cost_cells
 from rankbench.reproduce.evidence import Evidence
@@ -89,7 +89,7 @@ def off_cells(tables: Sequence[PaperTable], names: Collection[str], evidence: Ev
         for dataset in simulation.datasets:
             for row, cell in simulation.cells(dataset, evidence):
                 found.append(OffCell(simulation.table, row, simulation.cause, cell))
-    return [each for each in found if not count_of(each.cell).within_3]
+    return [each for each in found if each.cell.state == "off"]
 
 
 def by_cause(cells: Sequence[OffCell]) -> list[tuple[Cause, int, list[str]]]:

@@ -22,7 +22,7 @@ from rankbench.reproduce.figure import differences_figure
 from rankbench.reproduce.ledger_records import PARTS, StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.paired import standing_pairs
 from rankbench.reproduce.required_fits import MEANING, ORIGINS, PaperRow, rows_of
-from rankbench.reproduce.results import MARKED, cost_columns, count_columns, study_columns, table_columns
+from rankbench.reproduce.results import MARKED, cost_columns, count_columns, seed_columns, study_columns, table_columns
 from rankbench.reproduce.seeds import Spread, spreads
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
 
@@ -50,9 +50,12 @@ how many of them the upper row has the higher mean."""
 TESTED = ["difference", "95 % interval", "p (bootstrap, Wilcoxon)", "seeds"]
 
 COUNTED = """\
-`measured`: cells whose setting the paper prints or a search on validation chose. `within 1 %`, `within 3 %`: of the published
-number, or the published number lies in the 95 % interval of the measured mean. `found on test`: cells measured at a setting
-that was found on test, counted apart. Cells beside stand-ins belong to other data and are not counted."""
+`measured`: cells whose setting the paper prints or a search on validation chose. `within 1 %`, `within 3 %`: the measured mean
+differs from the published number by no more. `agree`: within 3 %, or the published number lies in the 95 % interval of the mean
+over users. A wide interval agrees with much: `half-width` is half the interval in percent of the mean, on average, and `by
+chance` is the share of cells that would agree if each had the published number of another row of its table. `found on test`:
+cells measured at a setting that was found on the test set, which are counted separately. Cells beside stand-ins belong to other
+data and are not counted."""
 
 SPREAD = """\
 Settings with at least three seeds, in the first metric that their rows publish. `between seeds`: standard deviation, in % of
@@ -111,9 +114,10 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
         "[Leaderboard](leaderboard.md) compares all methods in equal time, [scale](scale.md) covers large data and large "
         "matrices, and [findings](findings.md) experiments of our own.",
     )
-    cells = Grid(*count_columns("paper", by_paper | {"all": sum(by_paper.values(), Count())}))
+    total = sum(by_paper.values(), Count())
+    cells = Grid(*count_columns("paper", by_paper | {"all": total}))
     sections = (
-        Section("Published cells", (cells, Text(COUNTED), *_on_devices(tables, evidence))),
+        Section("Published cells", (cells, Text(COUNTED), Grid(*seed_columns(total)), *_on_devices(tables, evidence))),
         *_off_cells([cell for paper in papers for cell in paper.off]),
         *_section("Claims of the papers", header, body, TESTS),
     )

@@ -45,6 +45,13 @@ class PaperRow:
     def published(self) -> dict[str, float]:
         return self.arm.published.get(self.dataset, {})
 
+    def others(self, metric: str) -> list[float]:
+        """Return the published numbers of the other rows of the table, variants of rows left out."""
+        rows = [
+            arm.published.get(self.dataset, {}) for arm in self.table.spec.arms if arm is not self.arm and not arm.variant_of
+        ]
+        return [published[metric] for published in rows if metric in published]
+
     @property
     def source(self) -> str:
         return f"{self.table.file}: {self.arm.label}"

@@ -73,12 +73,28 @@ def count_columns(first: str, counts: Mapping[str, Count]) -> tuple[list[str], l
         ("published", lambda each: str(each[1].published)),
         ("data here", lambda each: str(each[1].data_here)),
         ("measured", lambda each: str(each[1].measured)),
-        ("in the interval", lambda each: share(each[1].in_interval, each[1].measured)),
         ("within 1 %", lambda each: share(each[1].within_1, each[1].measured)),
         ("within 3 %", lambda each: share(each[1].within_3, each[1].measured)),
+        ("agree", lambda each: share(each[1].agree, each[1].measured)),
+        ("half-width", lambda each: _ratio(each[1].half_widths, each[1].with_interval)),
+        ("by chance", lambda each: _ratio(each[1].by_chance, each[1].with_others, ".0f")),
         ("found on test", lambda each: str(each[1].on_test or "")),
     ]
     return tabulated(counts.items(), columns)
+
+
+def seed_columns(count: Count) -> tuple[list[str], list[list[str]]]:
+    """Return header and cells of the measured cells with one seed and with several."""
+    several = (count.several_seeds, count.several_within_1, count.several_within_3)
+    every = (count.measured, count.within_1, count.within_3)
+    columns: list[Column] = [
+        ("seeds", lambda each: each[0]),
+        ("measured", lambda each: str(each[1][0])),
+        ("within 1 %", lambda each: share(each[1][1], each[1][0])),
+        ("within 3 %", lambda each: share(each[1][2], each[1][0])),
+    ]
+    one = tuple(a - b for a, b in zip(every, several, strict=True))
+    return tabulated([("one", one), ("several", several)], columns)
 
 
 def as_json(rows: Sequence[PaperRow], studies: Sequence[tuple[Simulation, str]], evidence: Evidence) -> dict[str, Any]:
@@ -112,6 +128,10 @@ def _row_json(each: MeasuredRow) -> dict[str, Any]:
 
 def _cell_json(cell: Agreement) -> dict[str, Any]:
     return vars(cell) | {"relative": cell.relative, "state": cell.state}
+
+
+def _ratio(total: float, n: int, form: str = ".1f") -> str:
+    return percent(total / n, form) if n else ""
 
 
 def _texts(cell: Agreement | None) -> list[str]:
