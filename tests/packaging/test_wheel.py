@@ -28,7 +28,7 @@ def test_the_wheel_holds_the_catalogue_and_types_and_no_tests(built, wheel):
     assert files["rankbench/py.typed"] == b"" and "rankbench/reports/page.html" in files
     tops = {name.split("/")[0] for name in files}
     assert len(tops) == 2 and all(top == "rankbench" or re.fullmatch(r"rankbench-[\w.]+\.dist-info", top) for top in tops)
-    assert not [name for name in files if "test" in Path(name).name or name.endswith(".pyc")]
+    assert not [name for name in files if Path(name).name.startswith(("test_", "conftest")) or name.endswith(".pyc")]
     about = message_from_bytes(next(text for name, text in files.items() if name.endswith("/METADATA")))
     assert {"train", "sweep", "tracking", "all"} <= set(about.get_all("Provides-Extra"))
     base = {re.split(r"[^\w-]", text)[0] for text in about.get_all("Requires-Dist") if "extra ==" not in text}
@@ -49,7 +49,7 @@ def test_the_sdist_builds_the_same_wheel_as_the_tree_and_has_the_tests(built, wh
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"tests/test_rooms.py", "constraints.txt", "constraints-oldest.txt", "Makefile", "CHANGELOG.md"} <= names
-    assert sdist.stat().st_size < 2_000_000
+    assert sdist.stat().st_size < 2_500_000  # 0.8 MB of them are measured results
 
 
 def test_the_copied_files_of_the_image_make_the_same_wheel(built, wheel, tmp_path):
