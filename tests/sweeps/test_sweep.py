@@ -120,24 +120,56 @@ def runs_in_mlflow(home):
     return client.search_runs([client.get_experiment_by_name("small").experiment_id], max_results=1000)
 
 
-def test_mlflow_shows_trials_below_the_sweep_and_final_runs_beside_each_other(swept):
+def with_arms(runs):
+    """The run of the sweep, those of its arms by their names, and all others by the ids of their records."""
+    (parent,) = [run for run in runs if "rankbench.sweep" in run.data.tags]
+    arms = {run.data.tags["rankbench.arm"]: run for run in runs if run.data.tags.get("rankbench.stage") == "arm"}
+    others = [run for run in runs if run is not parent and run not in arms.values()]
+    children = {run.data.tags["rankbench.run"]: run for run in others}
+    assert len(children) == len(others) and 1 + len(arms) + len(others) == len(runs)
+    return parent, arms, children
+
+
+def test_mlflow_shows_trials_below_the_sweep_and_final_runs_below_their_arms(swept):
     home, folder, *_ = swept
-    runs = runs_in_mlflow(home)
-    parents = [run for run in runs if "rankbench.sweep" in run.data.tags]
-    assert [run.data.tags["rankbench.sweep"] for run in parents] == [folder.name]
-    children = {run.data.tags["rankbench.run"]: run for run in runs if run not in parents}
+    parent, arms, children = with_arms(runs_in_mlflow(home))
+    assert parent.data.tags["rankbench.sweep"] == folder.name
     records = records_of(folder)
     looks = styles(["popularity", "ease", "deql-l2", "deql-l2-zero-diag", "broken"])
     assert set(children) == set(records)
     for name, run in children.items():
-        above = parents[0].info.run_id if records[name].stage == "search" else None
-        assert run.data.tags.get("mlflow.parentRunId") == above
+        above = parent if records[name].stage == "search" else arms[records[name].arm]
+        assert run.data.tags["mlflow.parentRunId"] == above.info.run_id
         assert run.data.tags["rankbench.of_sweep"] == folder.name
         assert run.data.tags["mlflow.runColor"] == looks[records[name].arm].colour
         assert run.info.status == ("FINISHED" if records[name].finished else "FAILED")
     client = MlflowClient(f"sqlite:///{home}/results/mlflow.db")
-    files = {file.path for file in client.list_artifacts(parents[0].info.run_id)}
-    assert {"report.md", "final.png", "search.png"} <= files
+    files = {file.path for file in client.list_artifacts(parent.info.run_id, "report")}
+    assert {"report/report.md", "report/final.png", "report/search.png"} <= files
+
+
+def test_an_arm_in_mlflow_has_the_means_and_the_verdict_of_the_report(swept):
+    home, folder, *_ = swept
+    _, arms, _ = with_arms(runs_in_mlflow(home))
+    stored = read_sweep(folder)
+    pairs = {pair.model: pair for pair in stored.compared.comparisons if pair.metric == "ndcg@10"}
+    rows = json.loads((folder / "report" / "table.json").read_text())["rows"]
+    cells = {row["model"]: row["metrics"]["ndcg@10"] for row in rows if row["metrics"]}
+    assert set(arms) == set(cells) and len(pairs) == len(arms) - 1  # broken has no final run
+    for arm, run in arms.items():
+        metrics, tags = run.data.metrics, run.data.tags
+        keys = {"mean": "test/ndcg_at_10", "low": "test/ndcg_at_10_low", "high": "test/ndcg_at_10_high"}
+        assert {name: metrics[key] for name, key in keys.items()} == {name: cells[arm][name] for name in keys}
+        if arm not in pairs:
+            assert tags["rankbench.verdict"] == "best" and "test/ndcg_at_10_p_value" not in metrics
+        else:
+            significant = pairs[arm].distinguishable
+            assert (
+                tags["rankbench.verdict"] == ("worse than" if significant else "not significantly different from") + " the best"
+            )
+            if significant:
+                assert metrics["test/ndcg_at_10_p_value"] < 0.05
+        assert run.info.run_name == arm and run.data.params["seed"] == "0" and "rankbench.seed" not in tags
 
 
 def test_resume_runs_what_is_missing_and_nothing_else(swept):
@@ -162,9 +194,8 @@ def test_resume_runs_what_is_missing_and_nothing_else(swept):
     assert all((folder / "records" / name / "record.json").stat().st_mtime_ns == kept[name] for name in untouched)
     assert len(list((home / "results" / "sweeps").iterdir())) == 1
     # Each is in MLflow once.
-    parent, *sent = sorted(runs_in_mlflow(home), key=lambda run: "rankbench.run" in run.data.tags)
-    assert "rankbench.sweep" in parent.data.tags
-    assert sorted(run.data.tags["rankbench.run"] for run in sent) == sorted(records_of(folder))
+    _, arms, children = with_arms(runs_in_mlflow(home))
+    assert set(children) == set(records_of(folder)) and len(arms) == 4
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_sweep_is_a_parent_with_a_child_a_record(root):
     assert parent.info.status == "FAILED" and parent.data.params["fits"] == "2"
     assert parent.data.metrics == {}  # each would be a chart with a single bar
     assert parent.data.tags["mlflow.note.content"] == "**a note**"
-    assert [file.path for file in client.list_artifacts(parent.info.run_id)] == ["report.md"]
+    assert [file.path for file in client.list_artifacts(parent.info.run_id, "report")] == ["report/report.md"]
     assert all(run.data.tags["mlflow.parentRunId"] == parent.info.run_id for run in children.values())
     good, bad = children[RECORD.id], children[failed.id]
     assert good.data.metrics["test/ndcg_at_20"] == 0.25 and good.data.params["lam"] == "3.0"

@@ -16,47 +16,77 @@ def state_of(value):
     return json.loads(zlib.decompress(base64.b64decode(packed)))
 
 
-def views(searched):
-    return dict(
-        view.tag(1700000000000) for view in sweep_views("demo", "demo-1", "ndcg@20", ("recall@20", "ndcg@20"), searched)
-    )
+def views(searched, curves=True):
+    made = sweep_views("demo-1", "2026-11-28 demo", "ndcg@20", ("recall@20", "ndcg@20"), searched, curves)
+    return dict(view.tag(1700000000000) for view in made)
 
 
-def test_the_final_runs_are_sorted_and_have_their_metrics_as_columns():
-    state = state_of(views([["lam"]])[f"{TAG}demo-final"])
-    assert state["searchFilter"] == "tags.`rankbench.stage` = 'final' and tags.`rankbench.of_sweep` = 'demo-1'"
-    assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`test/ndcg_at_20`", False)
-    assert state["selectedColumns"][:2] == ["metrics.`test/ndcg_at_20`", "metrics.`test/recall_at_20`"]
-    assert "params.`seed`" in state["selectedColumns"] and state["columnOrder"] == state["selectedColumns"]
-    assert state["runsHiddenMode"] == "SHOW_ALL"  # by default, charts have ten runs
+def charts_of(state, title):
+    """The charts of a section, and whether it is open."""
+    (section,) = [each for each in state["compareRunSections"] if each["name"] == title]
+    return [each for each in state["compareRunCharts"] if each["metricSectionId"] == section["uuid"]], section["display"]
 
 
-def test_curves_are_drawn_over_seconds_and_over_steps():
-    state = state_of(views([["lam"]])[f"{TAG}demo-final"])
-    charts = state["compareRunCharts"]
-    curves = [each for each in charts if each["type"] == "LINE" and each["metricKey"] == "curve/ndcg_at_20"]
-    assert [(each["xAxisKey"], each["selectedXAxisMetricKey"]) for each in curves] == [
-        ("metric", "curve/seconds"),
-        ("step", ""),
-    ]
-    assert "test/ndcg_at_20" in [each["metricKey"] for each in charts if each["type"] == "BAR"]
-    sections = {each["uuid"] for each in state["compareRunSections"]}
-    assert {each["metricSectionId"] for each in charts} == sections
-    assert len({each["uuid"] for each in charts}) == len(charts)
+def test_arms_are_listed_first_then_their_seeds_then_the_search():
+    tags = views([["lam"]])
+    assert list(tags) == [f"{TAG}demo-1-arms", f"{TAG}demo-1-seeds", f"{TAG}demo-1-search"]
+    names = [json.loads(value)["name"] for value in tags.values()]
+    assert names == ["arms 2026-11-28 demo", "seeds 2026-11-28 demo", "search 2026-11-28 demo"]
+    for tag, stage in zip(tags.values(), ("arm", "final", "search"), strict=True):
+        assert state_of(tag)["searchFilter"] == f"tags.`rankbench.stage` = '{stage}' and tags.`rankbench.of_sweep` = 'demo-1'"
+
+
+def test_runs_are_sorted_and_have_their_metrics_as_columns():
+    arms, seeds, _ = map(state_of, views([["lam"]]).values())
+    assert (arms["orderByKey"], arms["orderByAsc"]) == ("metrics.`test/ndcg_at_20`", False) == (
+        seeds["orderByKey"], seeds["orderByAsc"]
+    )  # fmt: skip
+    ends = [f"metrics.`test/ndcg_at_20{end}`" for end in ("", "_low", "_high", "_p_value")]
+    assert arms["selectedColumns"][:6] == ["tags.`rankbench.verdict`", *ends, "metrics.`test/recall_at_20`"]
+    assert "params.`lam`" in arms["selectedColumns"]
+    assert seeds["selectedColumns"][:2] == ["metrics.`test/ndcg_at_20`", "metrics.`test/recall_at_20`"]
+    assert "params.`seed`" in seeds["selectedColumns"] and seeds["columnOrder"] == seeds["selectedColumns"]
+    assert seeds["runsHiddenMode"] == "SHOW_ALL"  # by default, charts have ten runs
+
+
+def test_curves_are_drawn_over_seconds_and_over_steps_under_a_title_in_words():
+    by_seconds_and_steps = [("metric", "curve/seconds"), ("step", "")]
+    arms, _, search = map(state_of, views([["lam"]]).values())
+    for state, title, metric in (
+        (arms, "Test sample: nDCG@20 over seconds and steps", "curve/ndcg_at_20"),
+        (arms, "Training loss over seconds and steps", "curve/loss"),
+        (search, "Validation nDCG@20 over seconds and steps", "curve/valid"),
+    ):
+        charts, is_open = charts_of(state, title)
+        assert is_open and len(title) <= 43 and {each["metricKey"] for each in charts} == {metric}
+        assert [(each["xAxisKey"], each["selectedXAxisMetricKey"]) for each in charts] == by_seconds_and_steps
+    charts, _ = charts_of(arms, "Mean on test")
+    assert [each["metricKey"] for each in charts] == ["test/ndcg_at_20", "test/recall_at_20"]
+    assert len({each["uuid"] for each in arms["compareRunCharts"]}) == len(arms["compareRunCharts"])
+
+
+def test_no_open_section_is_empty_and_without_an_iterative_method_there_are_no_curves():
+    for curves in (True, False):
+        for tag in views([["lam"]], curves).values():
+            state = state_of(tag)
+            full = {each["metricSectionId"] for each in state["compareRunCharts"]}
+            assert full == {each["uuid"] for each in state["compareRunSections"] if each["display"]}
+            drawn = any(each["type"] == "LINE" for each in state["compareRunCharts"])
+            assert drawn == curves == any(each["name"] == "curve" for each in state["compareRunSections"])
 
 
 def test_each_set_of_searched_parameters_has_a_plot_because_a_run_needs_all_of_them():
-    state = state_of(views([["lam"], ["learning_rate", "tau"], [], ["lam"]])[f"{TAG}demo-search"])
+    state = state_of(views([["lam"], ["learning_rate", "tau"], [], ["lam"]])[f"{TAG}demo-1-search"])
     plots = [each["selectedParams"] for each in state["compareRunCharts"] if each["type"] == "PARALLEL"]
-    assert plots == [["lam"], ["learning_rate", "tau"]]
+    assert plots == [["method", "lam"], ["method", "learning_rate", "tau"]]
     assert {"params.`lam`", "params.`learning_rate`", "params.`tau`"} <= set(state["selectedColumns"])
 
 
 def test_without_a_search_there_is_no_view_of_one():
-    assert list(views([[], []])) == [f"{TAG}demo-final"]
+    assert list(views([[], []])) == [f"{TAG}demo-1-arms", f"{TAG}demo-1-seeds"]
 
 
 def test_links_open_the_views():
     links = view_links("7", views([["lam"]]) | {"other": "tag"})
-    assert links.count("](") == 4 and "[table](#/experiments/7/runs?viewStateShareKey=demo-final)" in links
-    assert "[charts](#/experiments/7/runs?viewStateShareKey=demo-search&compareRunsMode=CHART)" in links
+    assert links.count("](") == 6 and "[table](#/experiments/7/runs?viewStateShareKey=demo-1-arms)" in links
+    assert "[charts](#/experiments/7/runs?viewStateShareKey=demo-1-search&compareRunsMode=CHART)" in links

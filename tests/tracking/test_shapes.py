@@ -13,7 +13,7 @@ from rankbench.tracking.mlflow_runs import MlflowRuns
 from rankbench.tracking.record import DatasetInfo, Measured, write_record
 from rankbench.tracking.run_fields import run_name
 from rankbench.tracking.saved_views import TAG, sweep_views
-from rankbench.tracking.spool import RunMessage, Spool, SweepEnd, SweepStart
+from rankbench.tracking.spool import ArmMessage, RunMessage, Spool, SweepEnd, SweepStart
 from rankbench.tracking.store import make_tables
 
 from .test_record import RECORD
@@ -58,7 +58,7 @@ def messages(root, experiment, sweep="sweep-1", labels=None, records=(*SEARCHED,
     """The messages of a sweep, as the sink writes them."""
     labels = labels or Labels.from_env("experiments/x.yaml", environ={})
     place = {"experiment": labels.experiment or experiment, "experiment_id": labels.experiment_id, "parent": labels.parent}
-    views = dict(view.tag(1) for view in sweep_views(experiment, sweep, "ndcg@20", ("ndcg@20",), [["tau"]]))
+    views = dict(view.tag(1) for view in sweep_views(sweep, sweep, "ndcg@20", ("ndcg@20",), [["tau"]], True))
     yield SweepStart(
         **place, time=1, sweep=sweep, params={"fits": "5"}, tags={"rankbench.question": "which?"} | labels.tags,
         name=labels.name, experiment_tags=views,
@@ -151,8 +151,8 @@ def test_the_data_are_inputs_with_their_fingerprint(flat):
 def test_the_experiment_is_one_of_training_with_views_that_find_its_runs(flat):
     client, experiment, _ = flat
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
-    for stage, records in (("final", FINALS), ("search", SEARCHED)):
-        state = state_of(experiment.tags[f"{TAG}flat-{stage}"])
+    for view, records in (("seeds", FINALS), ("search", SEARCHED)):
+        state = state_of(experiment.tags[f"{TAG}sweep-1-{view}"])
         order = f"{state['orderByKey']} {'ASC' if state['orderByAsc'] else 'DESC'}"
         found = client.search_runs([experiment.experiment_id], state["searchFilter"], order_by=[order])
         assert set(by_record(found)) == {record.id for record in records}
@@ -160,7 +160,9 @@ def test_the_experiment_is_one_of_training_with_views_that_find_its_runs(flat):
             kind, _, name = column.partition(".")
             assert any(name.strip("`") in getattr(run.data, kind) or name == "`peak_memory_gb`" for run in found), column
     note = experiment.tags["mlflow.note.content"]
-    assert note.startswith("which?\n") and f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=flat-final" in note
+    assert (
+        note.startswith("which?\n") and f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=sweep-1-arms" in note
+    )
 
 
 def test_a_second_sweep_has_final_runs_of_its_own(store):
@@ -169,8 +171,67 @@ def test_a_second_sweep_has_final_runs_of_its_own(store):
     runs = client.search_runs([experiment.experiment_id])
     sweeps = [run.data.tags["rankbench.of_sweep"] for run in runs if "rankbench.of_sweep" in run.data.tags]
     assert sorted(sweeps) == ["sweep-1"] * 5 + ["sweep-2"] * 5 and len(runs) == 12
-    view = state_of(experiment.tags[f"{TAG}twice-final"])
-    assert len(client.search_runs([experiment.experiment_id], view["searchFilter"])) == len(FINALS)
+    for sweep in ("sweep-1", "sweep-2"):  # each has views of its own
+        view = state_of(experiment.tags[f"{TAG}{sweep}-seeds"])
+        found = client.search_runs([experiment.experiment_id], view["searchFilter"])
+        assert [run.data.tags["rankbench.of_sweep"] for run in found] == [sweep] * len(FINALS)
+
+
+def arm_of(experiment, value, time=9, **changes):
+    """What is sent of the arm sl when its sweep ends."""
+    return ArmMessage(**({
+        "experiment": experiment, "time": time, "id": "sweep-1 x sl", "sweep": "sweep-1", "name": "sl",
+        "seeds": [record.id for record in FINALS if record.arm == "sl"],
+        "tags": {"rankbench.stage": "arm", "rankbench.verdict": "best", "mlflow.runColor": "#d21e2d"},
+        "params": {"method": "sl", "seed": "0, 1"}, "metrics": {"test/ndcg_at_20": value, "test/ndcg_at_20_low": value - 0.01},
+        "curve": CURVE, "started": 1, "seconds": 2.0,
+    } | changes))  # fmt: skip
+
+
+def test_an_arm_is_a_run_above_its_seeds_and_a_resumed_sweep_replaces_it(store):
+    root, client, writer = store
+    _, experiment = sent(store, "arms")
+
+    def take(*arms):
+        for arm in arms:
+            writer().take(arm)
+        runs = client.search_runs([experiment.experiment_id])
+        (arm,) = [run for run in runs if run.data.tags.get("rankbench.stage") == "arm"]
+        below = {run.data.tags["rankbench.run"] for run in runs if run.data.tags.get("mlflow.parentRunId") == arm.info.run_id}
+        assert below == {"final-x-sl-0", "final-x-sl-1"} and len(runs) == 7
+        return arm
+
+    first = take(arm_of("arms", 0.315))
+    assert (first.info.run_name, first.info.status, first.data.tags["rankbench.of_sweep"]) == ("sl", "FINISHED", "sweep-1")
+    assert first.data.metrics["test/ndcg_at_20_low"] == pytest.approx(0.305)
+    assert "mlflow.parentRunId" not in first.data.tags
+    points = client.get_metric_history(first.info.run_id, "curve/ndcg_at_20")
+    assert [(point.step, point.value) for point in points] == [(row["iteration"], row["ndcg@20"]) for row in CURVE]
+    client.set_tag(first.info.run_id, "mine", "yes")
+    again = take(arm_of("arms", 0.315, time=10), *messages(root, "arms"))  # the same, and all of the sweep, are sent again
+    assert again.info.run_id == first.info.run_id and again.data.tags["mine"] == "yes"
+    other = take(arm_of("arms", 0.325))
+    assert other.info.run_id != first.info.run_id and other.data.metrics["test/ndcg_at_20"] == 0.325
+    assert len(client.get_metric_history(other.info.run_id, "test/ndcg_at_20")) == 1
+    # Written halfway by a process that was killed, it is completed.
+    client.update_run(other.info.run_id, status="RUNNING")
+    assert take(arm_of("arms", 0.325)).info.run_id == other.info.run_id
+    failed = take(arm_of("arms", 0.0, metrics={}, curve=[], reason="no memory"))
+    assert failed.info.status == "FAILED" and failed.data.tags["rankbench.error"] == "no memory"
+
+
+def test_an_arm_is_below_the_run_that_the_user_chose(store):
+    client = store[1]
+    mine = new_experiment(store, "mine too")
+    pipeline = client.create_run(mine).info.run_id
+    sent(store, "mine too", labels=Labels(parent=pipeline))
+    store[2]().take(arm_of("mine too", 0.3, parent=pipeline))
+    sent(store, "mine too", labels=Labels(parent=pipeline))  # resumed: the seeds stay below their arm
+    runs = client.search_runs([mine])
+    (arm,) = [run for run in runs if run.data.tags.get("rankbench.stage") == "arm"]
+    assert arm.data.tags["mlflow.parentRunId"] == pipeline and len(runs) == 8
+    below = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == arm.info.run_id]
+    assert len(below) == 2
 
 
 def test_runs_become_children_of_the_run_that_the_user_chose(store):

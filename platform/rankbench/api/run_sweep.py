@@ -7,10 +7,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from rankbench.api.arm_runs import arm_runs
 from rankbench.core.palette import run_colours
+from rankbench.experiment.methods import method
+from rankbench.fitting.method import Iterative
 from rankbench.reports.report import links_of, note, sweep_table, write_pages, write_report
 from rankbench.reports.tables import Table
 from rankbench.schema.stored_sweep import read_sweep
+from rankbench.schema.sweep_id import title_of
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.request import SweepRequest
@@ -63,7 +67,9 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
         facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
         facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": metric}
         published = spec.published.model_dump(exclude={"recall"}) if spec.published else {}
-        views = sweep_views(spec.name, folder.name, metric, spec.report_metrics, list(drawn.values()))
+        curves = any(isinstance(method(arm.method), Iterative) for arm in spec.arms)
+        searched = [*drawn.values()]
+        views = sweep_views(folder.name, title_of(folder.name), metric, spec.report_metrics, searched, curves)
         sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published, views)
 
     def done(unit: Unit, finished: list[RunRecord]) -> None:
@@ -92,6 +98,8 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
         stored = read_sweep(folder)
         stored = replace(stored, compared=comparisons(stored))
         table = sweep_table(stored)
+        for arm in arm_runs(stored, table):
+            sink.send_arm(**arm)
         sink.finish_sweep(files, ok=not failed, note=note(spec.question, table))
         if (links := links_of(stored, environment)).runs:
             # Only now does the store have all runs, which the page links to.

@@ -38,7 +38,7 @@ from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import run_name
-from rankbench.tracking.saved_views import sweep_views
+from rankbench.tracking.saved_views import seeds_view
 
 SWEEP = "reproduce"  # id of the parent run in MLflow
 EVIDENCE = "evidence"  # folder beside the experiment files
@@ -216,7 +216,7 @@ def reproduce(
     published = Counter(name for row in plan.rows for name in row.published)
     metrics_shown = [name for name, _ in published.most_common(4)] or ["recall@20"]
     facts = {"tables": ", ".join(names) if len(names) < 10 else len(names), "budget_seconds": budget}
-    views = sweep_views(SWEEP, SWEEP, metrics_shown[0], metrics_shown, [])
+    views = [seeds_view(SWEEP, SWEEP, metrics_shown[0], metrics_shown, curves=True)]
     sink.start_sweep(SWEEP, facts, {"rankbench.question": "How near are measured numbers to published ones?"}, {}, views)
 
     def on_records(unit: Unit, records: list[RunRecord], folder: Path, rows: list[Sequence[PaperRow]]) -> None:

@@ -20,6 +20,12 @@ def experiment_of(sweep: str) -> str:
     return found["experiment"] if found else sweep
 
 
+def title_of(sweep: str) -> str:
+    """Return the name of a sweep for people: the minute in which it started, by UTC, and its experiment."""
+    found = _FORM.fullmatch(sweep)
+    return f"{datetime.strptime(found['started'][:13], '%Y%m%d-%H%M'):%Y-%m-%d %H:%M} {found['experiment']}" if found else sweep
+
+
 def by_start(names: Iterable[str]) -> list[str]:
     """Return the ids among `names`, oldest first."""
     started = [(found["started"], found[0]) for name in names if (found := _FORM.fullmatch(name))]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,13 @@ from rankbench.core.markdown import without_tags
 from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.run_fields import dataset_inputs, metric_key, record_metrics, record_params, record_tags, run_name
 from rankbench.tracking.saved_views import view_links
-from rankbench.tracking.spool import EntryMessage, Message, Placed, RunMessage, SweepEnd, SweepStart
+from rankbench.tracking.spool import ArmMessage, EntryMessage, Message, Placed, RunMessage, SweepEnd, SweepStart
 
 PARENT = "mlflow.parentRunId"
 SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made
 KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"  # MLflow then shows pages of training, not of agents
 RUN = "rankbench.run"  # the tag with the id of what was measured
+CONTENT = "rankbench.content"  # the tag of an arm with a hash of what was sent of it
 MEASURED = "rankbench.started_at"  # the tag with the time at which its record began
 FAILED = "FAILED"
 STATUS = {"finished": "FINISHED", "stopped": "KILLED"}  # status of a record → of a run; any other is FAILED
@@ -51,6 +54,8 @@ class MlflowRuns:
                 self._end(message)
             case EntryMessage():
                 self._entry(message)
+            case ArmMessage():
+                self._arm(message)
 
     def _entry(self, message: EntryMessage) -> None:
         experiment, parent = self.place(message)
@@ -66,12 +71,41 @@ class MlflowRuns:
         self.log(run.info.run_id, message.metrics, message.params, ended)
         self.client.set_terminated(run.info.run_id, status, end_time=ended)
 
+    def _arm(self, message: ArmMessage) -> None:
+        """Write the run of an arm, and make those of its seeds its children. What was sent of it before is deleted: a resumed
+        sweep may have other means, and MLflow would show both.
+        """
+        content = hashlib.sha256(json.dumps(asdict(replace(message, time=0)), sort_keys=True).encode()).hexdigest()[:16]
+        experiment, parent = self.place(message)
+        sent = self._tagged(experiment, RUN, message.id)
+        run = self._only(each for each in sent if each.data.tags.get(CONTENT) == content)
+        ended = message.started + int(1000 * message.seconds)
+        status = STATUS["finished"] if not message.reason else FAILED
+        if run is not None and run.info.status == status:
+            return
+        if run is None:
+            own = {RUN: message.id, CONTENT: content, OF_SWEEP: message.sweep} | ({PARENT: parent} if parent else {})
+            own |= {"rankbench.error": message.reason} if message.reason else {}
+            run = self.client.create_run(experiment, start_time=message.started, run_name=message.name, tags=message.tags | own)
+        run_id = run.info.run_id
+        self.log(run_id, message.metrics, message.params, ended)
+        self._log_curve(run_id, message.curve, message.started)
+        for record in message.seeds:
+            for seed in self._tagged(experiment, RUN, record):
+                if seed.data.tags.get(OF_SWEEP) == message.sweep:
+                    self.client.set_tag(seed.info.run_id, PARENT, run_id)
+        for earlier in sent:
+            if earlier.data.tags.get(CONTENT) != content:
+                self.client.delete_run(earlier.info.run_id)
+        self.client.set_terminated(run_id, status, end_time=ended)
+
     def _run(self, message: RunMessage, record: RunRecord, folder: Path) -> None:
         from mlflow.entities import RunTag
 
         experiment, chosen = self.place(message)
         sweep = self._sweep(message).info.run_id if message.sweep else None
-        # Final runs lie beside each other, because MLflow's table and charts leave out the children of a collapsed parent.
+        # Final runs lie beside each other until the sweep ends, because MLflow's table and charts leave out the children of a
+        # collapsed parent.
         parent = chosen if record.stage == "final" else sweep or chosen
         # The time of the run, not of its delivery, so that a metric sent twice is the same metric.
         started = int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else message.time
@@ -96,7 +130,7 @@ class MlflowRuns:
             self.client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
         run_id = run.info.run_id
         self.log(run_id, record_metrics(record, message.first), record_params(record, message.params), ended)
-        self._log_curve(run_id, record, started)
+        self._log_curve(run_id, record.curve, started)
         if inputs := dataset_inputs(record):
             self.client.log_inputs(run_id, datasets=inputs)
         for path in sorted(folder.glob("*")):
@@ -107,12 +141,12 @@ class MlflowRuns:
         # A slow server may have carried out a request after its timeout: `_find_record` deletes such duplicates.
         self._find_record(experiment, record.id, message.sweep, sweep, parent)
 
-    def _log_curve(self, run_id: str, record: RunRecord, started: int) -> None:
+    def _log_curve(self, run_id: str, curve: Iterable[Mapping[str, float]], started: int) -> None:
         """Log one point per iteration. Its training seconds, without evaluation, are a metric, and its time after the start."""
         from mlflow.entities import Metric
 
         points = []
-        for row in record.curve:
+        for row in curve:
             at, step = started + int(1000 * row["seconds"]), int(row["iteration"])
             points += [
                 Metric(metric_key("curve", name), value, at, step)
@@ -140,7 +174,7 @@ class MlflowRuns:
             self.client.set_tag(run_id, "mlflow.note.content", message.note[:8000])
         for path in map(self._inside, message.files):
             if path.is_file() and not path.is_symlink():
-                self.client.log_artifact(run_id, str(path))
+                self.client.log_artifact(run_id, str(path), "report")
         self.client.set_terminated(run_id, "FINISHED" if message.ok else "FAILED", end_time=message.time)
 
     def _inside(self, name: str) -> Path:
@@ -203,11 +237,13 @@ class MlflowRuns:
         return self.client.get_experiment_by_name(name).experiment_id
 
     def _find_record(self, experiment: str, record: str, sweep_id: str | None, sweep: str | None, parent: str | None) -> Any:
-        """Return the run of a record under `parent`, or of the sweep. Earlier versions made all of them children of `sweep`."""
+        """Return the run of a record under `parent`, or of the sweep, whose final runs become children of their arm. Earlier
+        versions made all of them children of `sweep`.
+        """
         found = []
         for run in self._tagged(experiment, RUN, record):
             above, of = run.data.tags.get(PARENT), run.data.tags.get(OF_SWEEP)
-            if (above == parent and of == sweep_id) or (sweep is not None and above == sweep):
+            if (of == sweep_id and (sweep_id is not None or above == parent)) or (sweep is not None and above == sweep):
                 found.append(run)
         return self._only(found)
 

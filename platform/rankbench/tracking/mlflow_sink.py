@@ -23,7 +23,7 @@ from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.saved_views import PRIMARY_METRIC, View
-from rankbench.tracking.spool import EntryMessage, Message, RunMessage, Spool, SweepEnd, SweepStart
+from rankbench.tracking.spool import ArmMessage, EntryMessage, Message, RunMessage, Spool, SweepEnd, SweepStart
 
 __all__ = ["LIMIT", "PATIENCE", "MlflowSink", "tracking_uri"]
 
@@ -135,6 +135,12 @@ class MlflowSink:
         """Send what has no record. `shown`: the other fields of `spool.EntryMessage`."""
         labels = self.labels
         self._put(EntryMessage(**self._place(), id=id, name=f"{labels.name} {name}".strip(), tags=tags | labels.tags, **shown))
+
+    def send_arm(self, id: str, name: str, tags: dict[str, str], **shown: Any) -> None:
+        """Send the means of an arm of the sweep. `shown`: the other fields of `spool.ArmMessage`."""
+        labels, sweep = self.labels, self._sweep or ""
+        own = {"id": f"{sweep} {id}", "sweep": sweep, "name": f"{labels.name} {name}".strip()}
+        self._put(ArmMessage(**self._place(), **own, tags=tags | self._published | labels.tags, **shown))
 
     def finish_sweep(self, files: list[Path], ok: bool, note: str = "") -> None:
         """Close the parent run, with its report files and a description in Markdown; then `close`."""

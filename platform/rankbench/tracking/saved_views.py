@@ -14,23 +14,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankbench.core.markdown import without_tags
-from rankbench.tracking.run_fields import metric_key
+from rankbench.tracking.run_fields import VERDICT, metric_key
 
 TAG = "mlflow.sharedViewState."
 PRIMARY_METRIC = "mlflow.experiment.primaryMetric.name"
 SECONDS = "curve/seconds"  # training seconds at each step, the x-axis of convergence curves
+NEWEST = "attributes.start_time"  # the order of runs by their start
+WORDS = {"ndcg": "nDCG", "map": "MAP", "mrr": "MRR", "auc": "AUC"}  # metrics that are not written as their names
+
+Chart = dict[str, Any]
+Section = tuple[str, tuple[Chart, ...]]  # a title, and charts under it
 
 
 @dataclass(frozen=True)
 class View:
-    """A list of runs that match `filter`, sorted by the metric `order_by`, best first. `charts` are grouped by section."""
+    """A list of runs that match `filter`, sorted by the column `order_by`, largest first.
+
+    `sections`: titles and their charts. Without charts, a section has the title of a prefix of metrics: there MLflow puts
+    charts of the other metrics with this prefix, and the section is closed at first.
+    """
 
     id: str
     name: str
     filter: str
     order_by: str
     columns: tuple[str, ...]
-    charts: tuple[tuple[str, tuple[dict[str, Any], ...]], ...]
+    sections: tuple[Section, ...]
 
     def tag(self, time: int) -> tuple[str, str]:
         """Return the key and value of the experiment's tag. `time`: ms since 1970."""
@@ -40,18 +49,22 @@ class View:
 
     def _state(self) -> dict[str, Any]:
         sections, charts = [], []
-        for number, (section, members) in enumerate(self.charts):
+        for number, (title, members) in enumerate(self.sections):
             uuid = f"{self.id}-{number}"
-            # The section of metrics named test/... is called test; one that MLflow made itself would be called the same.
-            sections.append(
-                {"uuid": uuid, "name": section, "display": True, "isReordered": False, "deleted": False, "isGenerated": False}
-            )
+            about = {
+                "isReordered": False,
+                "deleted": False,
+                "isGenerated": False,
+                "columns": 2 if len(members) in (1, 2, 4) else 3,
+            }
+            wide = 2 if len(members) in (1, 2, 4) else 3
+            sections.append({"uuid": uuid, "name": title, "display": bool(members), "columns": wide} | about)
             for position, chart in enumerate(members):
                 own = {"uuid": f"{uuid}-{position}", "metricSectionId": uuid, "deleted": False, "isGenerated": False}
                 charts.append(own | chart)
         return {
             "searchFilter": self.filter,
-            "orderByKey": column("metrics", self.order_by),
+            "orderByKey": self.order_by,
             "orderByAsc": False,
             "startTime": "ALL",
             "lifecycleFilter": "Active",
@@ -59,7 +72,7 @@ class View:
             "modelVersionFilter": "All Runs",
             "selectedColumns": list(self.columns),
             "columnOrder": list(self.columns),
-            "columnWidths": dict.fromkeys(self.columns, 130),
+            "columnWidths": {each: 300 if VERDICT in each else max(130, 8 * len(each)) for each in self.columns},
             "runsHidden": [],
             "runsHiddenMode": "SHOW_ALL",
             "compareRunCharts": charts,
@@ -75,41 +88,110 @@ class View:
         }
 
 
-def sweep_views(name: str, sweep: str, metric: str, reported: Sequence[str], searched: Sequence[Sequence[str]]) -> list[View]:
-    """Return the views of a sweep: its final runs on test, and its search on valid.
+def sweep_views(
+    sweep: str, name: str, metric: str, reported: Sequence[str], searched: Sequence[Sequence[str]], curves: bool
+) -> list[View]:
+    """Return the views of a sweep: its arms, each with the means over its seeds, its final runs, and its search on valid.
 
-    `name` is that of the experiment, `metric` the one that settings are chosen by, `reported` those of the table, and
-    `searched` the parameters that the search varies, for each arm.
+    `sweep` is the id of the sweep, `name` ends the names of its views, `metric` is the one that settings are chosen by,
+    `reported` are those of the table, and `searched` are the parameters that the search varies, for each arm. `curves`:
+    whether an arm is iterative.
     """
-    tests = tuple(dict.fromkeys(metric_key("test", each) for each in (metric, *reported)))
-    curve, best = metric_key("curve", metric), metric_key("valid", metric)
+    tests, best = _tests(metric, reported), metric_key("valid", metric)
+    params = tuple(dict.fromkeys(name for names in searched for name in names))
     about = tuple(column("params", each) for each in ("dataset", "method"))
-    shown = tuple(column("metrics", each) for each in (*tests, "seconds/fit", "peak_memory_gb"))
-    finals = View(
-        id=f"{name}-final",
-        name=f"{name}: final runs",
-        filter=_of_stage("final", sweep),
-        order_by=tests[0],
-        columns=(*shown, *about, column("params", "seed")),
-        charts=(
-            ("Convergence", (line(curve, True), line(curve, False), line("curve/loss", False))),
-            ("Result", tuple(bar(each) for each in (*tests, "seconds/fit"))),
-        ),
+    varied = tuple(column("params", each) for each in params)
+    cost = tuple(column("metrics", each) for each in ("seconds/fit", "peak_memory_gb"))
+    bounds = (f"{tests[0]}_{end}" for end in ("low", "high", "p_value"))
+    arms = View(
+        id=f"{sweep}-arms",
+        name=f"arms {name}",
+        filter=_of_stage("arm", sweep),
+        order_by=column("metrics", tests[0]),
+        columns=(column("tags", VERDICT), *_columns((tests[0], *bounds, *tests[1:])), *cost, *about, *varied),
+        sections=_final_sections(metric, tests, curves),
     )
+    views = [arms, seeds_view(sweep, name, metric, reported, curves)]
     # Only runs that have all parameters of a plot are shown in it.
     drawn = list(dict.fromkeys(tuple(names) for names in searched if names))
-    if not drawn:
-        return [finals]
-    params = tuple(column("params", each) for each in dict.fromkeys(name for names in drawn for name in names))
-    search = View(
-        id=f"{name}-search",
-        name=f"{name}: search",
-        filter=_of_stage("search", sweep),
-        order_by=best,
-        columns=(column("metrics", best), *params, column("metrics", "seconds/fit"), *about),
-        charts=(("Search", (*(parallel(names, best) for names in drawn), bar(best))),),
+    axes = ("method",) if len(searched) > 1 else ()
+    if drawn:
+        validation = f"Validation {in_words(metric)}"
+        plots = (*(parallel((*axes, *names), best) for names in drawn), bar(best))
+        search = View(
+            id=f"{sweep}-search",
+            name=f"search {name}",
+            filter=_of_stage("search", sweep),
+            order_by=column("metrics", best),
+            columns=(column("metrics", best), *varied, cost[0], *about),
+            sections=(
+                (f"{validation} by searched parameters", plots),
+                *([_curves("curve/valid", validation), LOSS] if curves else []),
+                ("Cost of the fit", (bar("seconds/fit"), bar("peak_memory_gb"))),
+                *_others("valid", curves),
+            ),
+        )
+        views.append(search)
+    return views
+
+
+def seeds_view(sweep: str, name: str, metric: str, reported: Sequence[str], curves: bool) -> View:
+    """Return the view of the final runs of a sweep, one per arm and seed."""
+    tests = _tests(metric, reported)
+    about = (column("params", each) for each in ("dataset", "method", "seed"))
+    return View(
+        id=f"{sweep}-seeds",
+        name=f"seeds {name}",
+        filter=_of_stage("final", sweep),
+        order_by=column("metrics", tests[0]),
+        columns=(*_columns((*tests, "seconds/fit", "peak_memory_gb")), *about),
+        sections=_final_sections(metric, tests, curves),
     )
-    return [finals, search]
+
+
+def standing_view(id: str, name: str, filter: str, metric: str, reported: Sequence[str], curves: bool) -> View:
+    """Return a view of runs that belong to no sweep, of any method on any dataset, newest first."""
+    tests = _tests(metric, reported)
+    about = tuple(column("params", each) for each in ("dataset", "method"))
+    by_method = f"Test {in_words(metric)} by dataset and method", (parallel(("dataset", "method"), tests[0]),)
+    return View(
+        id=id,
+        name=name,
+        filter=filter,
+        order_by=NEWEST,
+        columns=(*about, *_columns((*tests, "seconds/fit", "peak_memory_gb"))),
+        sections=(by_method, *_final_sections(metric, tests, curves)),
+    )
+
+
+def in_words(metric: str) -> str:
+    """Return a metric as it is written in text: nDCG@20 for ndcg@20."""
+    name, at, k = metric.partition("@")
+    return WORDS.get(name, name.replace("_", " ")) + at + k
+
+
+def _tests(metric: str, reported: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(metric_key("test", each) for each in (metric, *reported)))
+
+
+def _columns(metrics: Sequence[str]) -> tuple[str, ...]:
+    return tuple(column("metrics", each) for each in metrics)
+
+
+def _final_sections(metric: str, tests: Sequence[str], curves: bool) -> tuple[Section, ...]:
+    """Return the sections of runs that were measured on test."""
+    words, curve = in_words(metric), metric_key("curve", metric)
+    return (
+        ("Mean on test", tuple(map(bar, tests))),
+        *([_curves(curve, f"Test sample: {words}"), LOSS] if curves else []),
+        ("Cost of the fit", (bar("seconds/fit"), scatter("seconds/fit", tests[0]), bar("peak_memory_gb"))),
+        *_others("test", curves),
+    )
+
+
+def _others(part: str, curves: bool) -> tuple[Section, ...]:
+    """Return closed sections, for metrics that have no chart of their own in a view."""
+    return (part, ()), ("seconds", ()), *([("curve", ())] if curves else [])
 
 
 def _of_stage(stage: str, sweep: str) -> str:
@@ -121,12 +203,12 @@ def column(kind: str, name: str) -> str:
     return f"{kind}.`{name}`"
 
 
-def bar(metric: str) -> dict[str, Any]:
+def bar(metric: str) -> Chart:
     """Return a chart with one bar per run."""
     return {"type": "BAR", "metricKey": metric, "displayName": metric, "runsCountToCompare": 100}
 
 
-def line(metric: str, by_seconds: bool) -> dict[str, Any]:
+def line(metric: str, by_seconds: bool) -> Chart:
     """Return a chart with one curve per run, over training seconds or over steps."""
     return {
         "type": "LINE",
@@ -148,8 +230,27 @@ def line(metric: str, by_seconds: bool) -> dict[str, Any]:
     }
 
 
-def parallel(params: Sequence[str], metric: str) -> dict[str, Any]:
-    """Return a plot with parallel coordinates of numeric parameters and a metric."""
+def _curves(metric: str, words: str) -> Section:
+    # MLflow heads a chart with the name of its metric, so that the section says what the charts show, in 43 characters.
+    return f"{words} over seconds and steps", (line(metric, True), line(metric, False))
+
+
+LOSS = _curves("curve/loss", "Training loss")
+
+
+def scatter(x: str, y: str) -> Chart:
+    """Return a chart with one point per run at two metrics."""
+    return {
+        "type": "SCATTER",
+        "displayName": f"{y} over {x}",
+        "runsCountToCompare": 100,
+        "xaxis": {"key": x, "type": "METRIC"},
+        "yaxis": {"key": y, "type": "METRIC"},
+    }
+
+
+def parallel(params: Sequence[str], metric: str) -> Chart:
+    """Return a plot with parallel coordinates of parameters, numbers or names, and a metric."""
     return {
         "type": "PARALLEL",
         "displayName": f"{metric} by {', '.join(params)}",

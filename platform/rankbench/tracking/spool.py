@@ -89,7 +89,29 @@ class EntryMessage(Placed):
     kind: Literal["entry"] = "entry"
 
 
-Message = RunMessage | SweepStart | SweepEnd | EntryMessage
+@dataclass(frozen=True, kw_only=True)
+class ArmMessage(Placed):
+    """An arm of a sweep on a dataset: the means over its seeds, whose records have the ids `seeds`, and what the tests say.
+
+    `id` is that of the arm. Another message of the same id replaces its run. `started`, `seconds` and `reason`: as in
+    EntryMessage. `curve`: one row per iteration, as in a record.
+    """
+
+    id: str
+    sweep: str
+    seeds: list[str]
+    name: str
+    tags: dict[str, str]
+    params: dict[str, str]
+    metrics: dict[str, float]
+    curve: list[dict[str, float]]
+    started: int
+    seconds: float
+    reason: str = ""
+    kind: Literal["arm"] = "arm"
+
+
+Message = RunMessage | SweepStart | SweepEnd | EntryMessage | ArmMessage
 
 _FORMAT = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 _STAMP_LOCK = threading.Lock()

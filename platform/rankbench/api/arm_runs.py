@@ -1,0 +1,98 @@
+"""The arms of a sweep as runs in MLflow: means over seeds, with what the tests of the report say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from statistics import fmean
+from typing import Any
+
+from rankbench.core.palette import run_colours
+from rankbench.experiment.job import configure
+from rankbench.reports.rows import ReportRow
+from rankbench.reports.tables import Table
+from rankbench.schema.stored_sweep import StoredSweep
+from rankbench.tracking.record import RunRecord
+from rankbench.tracking.run_fields import COLOUR, VERDICT, metric_key, record_params, record_tags
+
+OF_ONE_SEED = ("rankbench.run", "rankbench.seed", "rankbench.record", "rankbench.started_at", "rankbench.error")
+BEST, TIED, WORSE = "best", "not significantly different from the best", "worse than the best"
+
+
+def arm_runs(stored: StoredSweep, table: Table) -> list[dict[str, Any]]:
+    """Return the arguments of `MlflowSink.send_arm` for each arm and dataset with final runs. `table` is that of the report."""
+    colours = run_colours(arm.label for arm in stored.about.experiment.arms)
+    several = len({row.dataset for row in table.rows}) > 1
+    rows = {(row.dataset, row.arm): row for row in table.rows}
+    found = []
+    for entry in stored.rows:
+        records = [stored.records[name] for name in entry.final if name in stored.records]
+        if not records:
+            continue
+        finished = [record for record in records if record.finished]
+        first, row = (finished or records)[0], rows[entry.dataset, entry.arm]
+        used = configure(first.method, first.params, entry.arm).used
+        params = record_params(first, used) | {"seed": _listed(row.seeds), "split_seed": _listed(row.split_seeds)}
+        tags = record_tags(first, stored.folder)
+        tags = {name: value for name, value in tags.items() if name not in OF_ONE_SEED}
+        tags |= {"rankbench.stage": "arm", "rankbench.seeds": _listed(row.seeds), COLOUR: colours[entry.arm]}
+        tags |= {VERDICT: verdict} if (verdict := verdict_of(table, row)) else {}
+        found.append({
+            "id": f"{entry.dataset} {entry.arm}",
+            "name": f"{entry.dataset} {entry.arm}" if several else entry.arm,
+            "seeds": [record.id for record in records],
+            "tags": tags,
+            "params": {name: str(value) for name, value in params.items() if value not in (None, "")},
+            "metrics": _metrics(finished, row, table) if finished else {},
+            "curve": mean_curve([record.curve for record in finished]),
+            "started": min(map(_started, records)),
+            "seconds": fmean(sum(record.seconds.values()) for record in records),
+            "reason": "" if finished else first.error or first.status,
+        })  # fmt: skip
+    return found
+
+
+def verdict_of(table: Table, row: ReportRow) -> str:
+    """Return what the conclusion of the report says of a row; empty if it was compared with no other."""
+    for found in table.conclusions.datasets:
+        if found.dataset == row.dataset and found.leader:
+            words = {WORSE: found.behind, TIED: (*found.tied, *found.identical), BEST: (found.leader,)}
+            return next((word for word, arms in words.items() if row.arm in arms), "")
+    return ""
+
+
+def mean_curve(curves: Sequence[Sequence[Mapping[str, float]]]) -> list[dict[str, float]]:
+    """Return the mean of curves at each iteration that all of them have, of what all of them have there."""
+    by_step = [{row["iteration"]: row for row in curve} for curve in curves]
+    steps = sorted(set.intersection(*map(set, by_step))) if by_step else []
+    result = []
+    for step in steps:
+        rows = [each[step] for each in by_step]
+        names = [name for name in rows[0] if all(name in row for row in rows)]
+        result.append({name: fmean(row[name] for row in rows) for name in names})
+    return result
+
+
+def _metrics(records: Sequence[RunRecord], row: ReportRow, table: Table) -> dict[str, float]:
+    """Return the means of all metrics, with intervals, deviations and p-values of those of the table; seconds, and memory."""
+    metrics = dict[str, float]()
+    for name in records[0].metrics:
+        key, cell = metric_key(records[0].measured_on, name), row.cells.get(name)
+        about = {"": cell.mean, "_low": cell.low, "_high": cell.high, "_std": cell.std} if cell else {}
+        about = about or {"": fmean(record.metrics[name].mean for record in records)}
+        metrics |= {key + end: value for end, value in about.items() if value is not None}
+    for pair in table.differences:
+        if (pair.dataset, pair.model) == (row.dataset, row.arm):
+            # Both tests must be significant, so that the larger p-value decides.
+            key = metric_key(records[0].measured_on, pair.metric)
+            metrics[f"{key}_p_value"] = max(pair.p_bootstrap_holm, pair.p_wilcoxon_holm)
+    metrics |= {f"seconds/{phase}": value for phase, value in row.seconds.items()}
+    return metrics | {"peak_memory_gb": fmean(record.peak_memory_bytes for record in records) / 1e9}
+
+
+def _started(record: RunRecord) -> int:
+    return int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else 0
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(map(str, values))
