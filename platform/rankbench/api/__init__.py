@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rankbench.api.catalogue import datasets, methods
     from rankbench.api.compare import compare
     from rankbench.api.dataset import dataset
+    from rankbench.api.evaluate import evaluate
     from rankbench.api.fit import fit
     from rankbench.api.fit_from import fit_from
     from rankbench.api.leaderboard import leaderboard
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConfigError", "Dataset", "Evaluation", "Execution", "Model", "RankbenchError", "Results", "Spill", "compare", "dataset",
-    "datasets", "fit", "fit_from", "leaderboard", "load", "methods", "plugin", "report", "sweep",
+    "datasets", "evaluate", "fit", "fit_from", "leaderboard", "load", "methods", "plugin", "report", "sweep",
 ]  # fmt: skip
 
 _MODULES = {  # of names whose module is not called like them

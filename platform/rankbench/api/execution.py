@@ -59,6 +59,13 @@ def card_and_params(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any
     return changes, {key: value for key, value in given.items() if not key.startswith("data.")}
 
 
+def only_card_changes(words: Sequence[str] | None) -> dict[str, Any]:
+    """The changes of the card among PATH=VALUE words. Raises ConfigError if there is anything else."""
+    changes, others = card_and_params(words or ())
+    require(not others, f"{', '.join(others)}: only data.PATH=VALUE can be given, because nothing is fitted")
+    return changes
+
+
 def require_effect(config: MethodConfig, options: FitOptions) -> None:
     """Raise ConfigError for an option that has no effect on how `config` is fitted."""
     method = config.spec

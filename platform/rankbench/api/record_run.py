@@ -18,7 +18,7 @@ from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, Metri
 from rankbench.experiment.divergence import divergence
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, MethodConfig, configure
-from rankbench.experiment.options import RunOptions
+from rankbench.experiment.options import MetricOptions, RunOptions
 from rankbench.experiment.outcome import Outcome
 from rankbench.experiment.run import run
 from rankbench.fitting.method import ClosedForm
@@ -58,11 +58,7 @@ def plan_run(options: RunOptions, environment: Environment) -> PlannedRun:
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     require(fit_on in (None, "train", "train+valid"), f"--fit-on: expected train or train+valid, got {fit_on}")
     config.require_end(fit_on, "--fit-on train+valid")
-    names = DEFAULT_METRICS if options.metrics is None else options.metrics.split(",")
-    metrics = metric_set(names, _cutoffs(options.cutoffs) if options.cutoffs else DEFAULT_CUTOFFS)
-    own_cutoffs = all("@" in name or name == "auc" for name in names)
-    problem = "--cutoffs: no effect, because each of --metrics has its own; leave one of them out"
-    require(not (options.cutoffs and own_cutoffs), problem)
+    metrics = chosen_metrics(options)
     return PlannedRun(load_card(options.dataset, environment, changes), config, metrics, given)
 
 
@@ -73,7 +69,8 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
     Raises ConfigError, DataError and StorageError before the fit for what can be known then.
     """
     card, config = planned.card, planned.config
-    uri = tracking_uri(environment) if labels else ""
+    if labels:
+        tracking_uri(environment)  # what is wrong with it is said before the fit
     require_writable(environment.results / "runs")
     if environment.results_store:
         environment.results_store.require_writable()
@@ -104,14 +101,18 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
     if labels:
         # A name that the user gives is the whole name of a single run.
         name = "" if labels.name else run_name(record, tuple(planned.given), dataset=True)
-        _send(
-            record,
-            folder,
-            name,
-            config.used,
-            MlflowSink(uri, "runs", environment.results / "mlartifacts", _warn, labels=labels),
-        )
+        send(record, folder, name, config.used, environment, labels)
     return RecordedRun(record, folder, planned.given, kept)
+
+
+def chosen_metrics(options: MetricOptions) -> MetricSet:
+    """The metrics that options name. Raises ConfigError for unknown ones, and for cutoffs without effect."""
+    names = DEFAULT_METRICS if options.metrics is None else options.metrics.split(",")
+    metrics = metric_set(names, _cutoffs(options.cutoffs) if options.cutoffs else DEFAULT_CUTOFFS)
+    own_cutoffs = all("@" in name or name == "auc" for name in names)
+    problem = "--cutoffs: no effect, because each of --metrics has its own; leave one of them out"
+    require(not (options.cutoffs and own_cutoffs), problem)
+    return metrics
 
 
 def _cutoffs(text: str) -> tuple[int, ...]:
@@ -174,7 +175,9 @@ def _write(
     return folder, kept, notes
 
 
-def _send(record: RunRecord, folder: Path, name: str, used: Sequence[str], sink: MlflowSink) -> None:
+def send(record: RunRecord, folder: Path, name: str, used: Sequence[str], environment: Environment, labels: Labels) -> None:
+    """Send a record to MLflow as a run of the experiment `runs`."""
+    sink = MlflowSink(tracking_uri(environment), "runs", environment.results / "mlartifacts", _warn, labels=labels)
     with err.status("sending to MLflow") as line:
         sink.waiting = lambda left: line.update(f"sending to MLflow: {left} messages left")
         sink.open()

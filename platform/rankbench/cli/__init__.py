@@ -58,8 +58,8 @@ def _root(
 
 def _register() -> None:
     names = (
-        "run fit check recommend similar report compare methods study ui doctor demo completion sweep reproduce leaderboard "
-        "data tracking"
+        "run evaluate fit check recommend similar report compare methods study ui doctor demo completion sweep reproduce "
+        "leaderboard data tracking"
     )
     for name in names.split():
         module = import_module(f"rankbench.cli.{name}")

@@ -1,4 +1,4 @@
-"""rankbench data: list, fetch, describe, import and clean datasets."""
+"""rankbench data: list, fetch, describe, import, export and clean datasets."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ EXAMPLES = """Examples:
   rankbench data fetch movielens-1m
   rankbench data describe gowalla
   rankbench data import orders.csv --user buyer --item sku
+  rankbench data export movielens-1m --split
 """
 
 app = typer.Typer(
-    help="List, fetch, describe, import and clean datasets.",
+    help="List, fetch, describe, import, export and clean datasets.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=epilog(EXAMPLES),
@@ -219,6 +220,44 @@ def import_(
     out.print(f"{recognised.n_rows:,} rows in the first block; {card} is written")
     shown = card if card.parent != Path() else f"./{card}"
     out.print(f"try      {program()} run {shown} ease\ninspect  {program()} data describe {shown}")
+
+
+@app.command(
+    epilog="Examples:\n\n  rankbench data export movielens-1m --split\n\n"
+    "  rankbench data export gowalla data.split.seed=1 --split --format recbole --out gowalla-1"
+)
+def export(
+    dataset: Annotated[
+        str, typer.Argument(help="Name of a dataset (rankbench data list) or a card file.", autocompletion=candidates.datasets)
+    ],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[data.path=value]...", help="data.PATH=VALUE changes the card.")
+    ] = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="Write train, valid and test, and known histories, instead of one file.")
+    ] = False,
+    format: Annotated[str, typer.Option(help="parquet, csv, recbole or lenskit.")] = "parquet",
+    to: Annotated[Path | None, typer.Option("--out", help="The new folder. Default: the name of the dataset.")] = None,
+    json: Json = False,
+    plugin: Plugin = None,
+) -> None:
+    """Write a dataset as it is prepared and split here, in raw ids, for other programs to fit on."""
+    from rankbench.api.execution import only_card_changes
+    from rankbench.core.environment import Environment
+    from rankbench.data.cards import load_card
+    from rankbench.data.export import export as write
+    from rankbench.data.prepare import prepare
+
+    environment, changed = Environment.from_env(), only_card_changes(changes)
+    card = load_card(dataset, environment, changed)
+    folder = to or Path(card.name)
+    about = write(prepare(card, environment), folder, format, split, [dataset, *(changes or ())])
+    if json:
+        print_json(about | {"folder": str(folder)})
+        return
+    body = [[name, f"{file['interactions']:,}", file["is"]] for name, file in about["files"].items()]
+    print_table(["file", "interactions", "what it is"], body)
+    out.print(f"folder   {folder}\nmeasure  {about['evaluate']}")
 
 
 @app.command(epilog="Examples:\n\n  rankbench data clean\n\n  rankbench data clean --yes\n\n  rankbench data clean --all --yes")

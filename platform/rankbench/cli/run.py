@@ -11,7 +11,7 @@ from rankbench.experiment.options import RunOptions
 
 if TYPE_CHECKING:
     from rankbench.api.record_run import RecordedRun
-    from rankbench.tracking.record import Measured
+    from rankbench.tracking.record import Measured, RunRecord
 
 PRINTED = (
     "dataset", "method", "params", "metrics", "users", "groups", "iterations", "seconds", "peak_memory_bytes", "seed", "dtype",
@@ -71,11 +71,22 @@ def run(*, options: RunOptions, tag: Tags = None, run_name: RunName = None, json
 
 
 def _show(made: RecordedRun, names: set[str]) -> None:
-    from rankbench.tracking.record import about_cold_users
-
-    record, counts = made.record, made.record.dataset.counts
+    record = made.record
     params = " ".join(f"{name}={value}" for name, value in record.params.items() if name in names and value is not None)
     out.print(f"{record.method} {params} on {record.dataset.name}", style="bold")
+    show_record(record)
+    if record.curve and record.iterations is not None and record.iterations < record.curve[-1]["iteration"]:
+        ended = f"the fit ended after iteration {record.curve[-1]['iteration']:.0f}"
+        out.print(f"{ended}; the model of iteration {record.iterations} is the best on valid and was kept")
+    if record.tiles:
+        out.print(f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows")
+    show_data(record)
+    out.print(f"record {made.folder}")
+
+
+def show_record(record: RunRecord) -> None:
+    """Print on whom and what was measured."""
+    counts = record.dataset.counts
     out.print(
         f"fitted on {record.fit_on}, measured on {record.measured_on}: {record.users['measured']:,} users, "
         f"{counts['items']:,} items ranked in full; {record.users['without_targets']:,} users without test items are left out, "
@@ -89,13 +100,15 @@ def _show(made: RecordedRun, names: set[str]) -> None:
         body.append([base, *map(_cell, values)])
     print_table(["metric", *[f"@{k} [95 %]" for k in cutoffs or [""]]], body)
     phases = "  ".join(f"{name} {value:.2f} s" for name, value in record.seconds.items())
-    out.print(f"{phases}  peak {record.peak_memory_bytes / 1e9:.2f} GB")
-    if record.curve and record.iterations is not None and record.iterations < record.curve[-1]["iteration"]:
-        ended = f"the fit ended after iteration {record.curve[-1]['iteration']:.0f}"
-        out.print(f"{ended}; the model of iteration {record.iterations} is the best on valid and was kept")
-    if record.tiles:
-        out.print(f"the item-item matrix did not fit into memory and was solved by tiles of {record.tiles:,} rows")
-    for note in data_notes(counts):
+    peak = f"  peak {record.peak_memory_bytes / 1e9:.2f} GB" if record.peak_memory_bytes else ""
+    out.print(f"{phases}{peak}")
+
+
+def show_data(record: RunRecord) -> None:
+    """Print what a reader of the numbers should know about the data."""
+    from rankbench.tracking.record import about_cold_users
+
+    for note in data_notes(record.dataset.counts):
         out.print(note)
     if sentence := about_cold_users([record]):
         out.print(sentence, style="yellow")
@@ -103,7 +116,6 @@ def _show(made: RecordedRun, names: set[str]) -> None:
         out.print(f"differs from the published counts: {difference}", style="yellow")
     if record.dataset.raw_gone:
         out.print(record.dataset.raw_gone, style="yellow")
-    out.print(f"record {made.folder}")
 
 
 def _cell(value: Measured | None) -> str:

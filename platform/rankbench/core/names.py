@@ -33,8 +33,12 @@ def checked_name(name: Any) -> str:
 
 
 def _checked_label(label: str, info: ValidationInfo) -> str:
-    if info.context is not DECLARED:  # a sweep that was stored before is read whatever its labels are
-        return label
+    # A sweep that was stored before is read whatever its labels are.
+    return checked_label(label) if info.context is DECLARED else label
+
+
+def checked_label(label: str) -> str:
+    """Return a label unchanged. Raises ValueError, which says what a label is, if it is none."""
     if not 0 < len(label) <= LONGEST or not label.isprintable() or label != label.strip() or {*label} & {*_NOT_IN_LABELS}:
         raise ValueError(f"expected a text of 1 to {LONGEST} characters without {_NOT_IN_LABELS}, got {shown(label)}")
     return label

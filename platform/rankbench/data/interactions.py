@@ -150,6 +150,17 @@ def as_integers(ids: pa.Array) -> pa.Array:
     return text.cast(pa.int64()) if pc.all(plain).as_py() else text
 
 
+def positions_of(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:
+    """Return the positions of raw ids in the vocabulary, -1 for unknown ones; 7, 7.0 and "7" are the same id."""
+    if pa.types.is_floating(ids.type):  # as pandas makes of whole numbers beside a missing one; from 2^53 on they are not exact
+        values = ids.to_numpy(zero_copy_only=False)
+        exact = (np.abs(values) < 2**53) & (values == np.floor(values))
+        ids = pa.array(np.where(exact, values, 0).astype(np.int64), mask=~exact)
+    if ids.type != vocabulary.type:
+        ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
+    return pc.fill_null(pc.index_in(ids, value_set=vocabulary), -1).to_numpy(zero_copy_only=False)
+
+
 def _compact(codes: np.ndarray, vocabulary: pa.Array) -> tuple[np.ndarray, pa.Array]:
     present = np.zeros(len(vocabulary), bool)
     present[codes] = True

@@ -71,11 +71,11 @@ def card_of_data(
         for part in data:
             require(part in PARTS, f"dataset: unknown part {part!r}{nearest(part, PARTS)}; a part is {_either(PARTS)}")
         require("all" not in data or len(data) == 1, "dataset: the part all cannot be given together with other parts")
-        parts = {part: _table(each, columns, f"dataset: {part}", ()) for part, each in data.items()}
+        parts = {part: table_of(each, columns, f"dataset: {part}", ()) for part, each in data.items()}
         protocol = split or ("published" if "all" not in data else None)
     else:
         of_parts = split if isinstance(split, str) and split not in protocols() else None
-        table = _table(data, columns, "dataset", (of_parts,) if of_parts else ())
+        table = table_of(data, columns, "dataset", (of_parts,) if of_parts else ())
         parts = {"all": table} if of_parts is None else _by_part(table, of_parts)
         protocol = "published" if of_parts else split
     present = [column for column in COLUMNS if all(column in table.column_names for table in parts.values())]
@@ -138,8 +138,7 @@ def _stored(
     digest = hashlib.sha256(json.dumps([name, content], sort_keys=True, default=str).encode())
     for part in sorted(parts):
         digest.update(part.encode())
-        with pa.ipc.new_stream(pa.PythonFile(_Hashed(digest)), parts[part].select(columns).schema) as stream:
-            stream.write_table(parts[part].select(columns).combine_chunks())
+        hash_table(digest, parts[part].select(columns))
     key = digest.hexdigest()
     content = {"name": name or f"own-{key[:8]}"} | content
     folder = environment.data / FOLDER / key[:16]
@@ -159,6 +158,12 @@ def _stored(
     return read_card(target)
 
 
+def hash_table(digest: Any, table: pa.Table) -> None:
+    """Update a hash with the content of a table."""
+    with pa.ipc.new_stream(pa.PythonFile(_Hashed(digest)), table.schema) as stream:
+        stream.write_table(table.combine_chunks())
+
+
 class _Hashed(io.RawIOBase):
     """A file that only updates a hash with what is written to it."""
 
@@ -173,7 +178,7 @@ class _Hashed(io.RawIOBase):
         return len(data)
 
 
-def _table(data: Any, columns: Mapping[str, str | None], source: str, more: tuple[str, ...]) -> pa.Table:
+def table_of(data: Any, columns: Mapping[str, str | None], source: str, more: tuple[str, ...] = ()) -> pa.Table:
     """The columns user, item and perhaps value and time of `data`, and the columns `more` under their own names."""
     if sp.issparse(data):
         return _of_matrix(data, source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -195,7 +196,7 @@ def _of_file(raw: RawFile, columns: dict[str, str]) -> dict[str, Any]:
     """The `read` of a single file, by its name and its first lines."""
     format = format_of_file(raw, bool(columns))
     if format == "parquet":
-        return {"format": format} | _columns(_parquet_columns(raw), columns, raw)
+        return {"format": format} | _columns(parquet_columns(raw), columns, raw)
     if format in ("recbole", "movielens"):
         return {"format": format} | columns
     lines = first_lines(raw)
@@ -211,16 +212,20 @@ def _of_file(raw: RawFile, columns: dict[str, str]) -> dict[str, Any]:
     return _of_text(raw, lines, columns)
 
 
-def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[str, Any]:
-    """The `read` of lines with one interaction each: the separator that cuts all of them alike, and the columns."""
+def separator_of(raw: RawFile, lines: list[str]) -> str:
+    """What cuts all lines alike, or else the first line. Raises DataError if nothing does."""
     counts = {each: {line.count(each) for line in lines} for each in SEPARATORS}
     separator = next((each for each, found in counts.items() if len(found) == 1 and found != {0}), None)
     separator = separator or next((each for each in SEPARATORS if each in lines[0]), None)
     if separator is None:
         raise DataError(f"{raw.path}: not recognised; its first line is {printable(shown(lines[0]))}")
     require_few_columns(max(line.count(separator) for line in lines), str(raw.path))
-    if all(line.count(separator) == line.count(f"{separator} ") for line in lines):
-        separator += " "
+    return f"{separator} " if all(line.count(separator) == line.count(f"{separator} ") for line in lines) else separator
+
+
+def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[str, Any]:
+    """The `read` of lines with one interaction each: the separator that cuts all of them alike, and the columns."""
+    separator = separator_of(raw, lines)
     first, *rest = ([cell.strip().strip('"') for cell in line.split(separator)] for line in lines)
     positions = {name: column for name, column in columns.items() if column.isdigit()}
     require(
@@ -248,16 +253,19 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
     return {"format": "delimited", "separator": separator, "header": False} | named
 
 
-def _columns(present: list[str], given: dict[str, str], raw: RawFile) -> dict[str, str]:
-    """user, item and, if there are any, value and time → the column that is given, or has a usual name."""
+def usual_columns(present: Sequence[str], usual: Mapping[str, Sequence[str]] = USUAL) -> dict[str, str]:
+    """The names in `usual` → the column that is called so, as far as there is one."""
     by_plain: dict[str, str] = {}
     for column in present:
         by_plain.setdefault(_plain(column), column)
-    chosen = {}
-    for name, usual in USUAL.items():
-        column = given.get(name) or next((by_plain[each] for each in usual if each in by_plain), None)
-        if column is not None:
-            chosen[name] = column
+    found = {name: next((by_plain[each] for each in words if each in by_plain), None) for name, words in usual.items()}
+    return {name: column for name, column in found.items() if column is not None}
+
+
+def _columns(present: list[str], given: dict[str, str], raw: RawFile) -> dict[str, str]:
+    """user, item and, if there are any, value and time → the column that is given, or has a usual name."""
+    found = usual_columns(present) | given
+    chosen = {name: found[name] for name in USUAL if name in found}
     if "time" not in chosen and (like := next((each for each in present if LIKE_A_TIME.search(each)), None)) is not None:
         chosen["time"] = like
     if not {"user", "item"} <= chosen.keys():
@@ -301,7 +309,7 @@ def _is_time(cell: str) -> bool:
         return bool(re.match(r"\d{4}-\d{2}-\d{2}", cell))
 
 
-def _parquet_columns(raw: RawFile) -> list[str]:
+def parquet_columns(raw: RawFile) -> list[str]:
     with raw.open() as file:
         source: pq.ParquetFile = opened(raw, file)
         return list(source.schema_arrow.names)

@@ -15,7 +15,7 @@ class Evaluation:
     """`metrics`: name → mean with its 95 % interval. `per_user`: one row per user with held-out items, by raw id; a metric that
     is a ratio of two sums has a second column with the weights of the users. `dataset` is the fingerprint of the data and
     `measured_on` the part, so that only results on the same data are compared. `left_out`: number of users with held-out items
-    who have no history.
+    who have no history. `notes`: of foreign lists, what was done with users and items.
     """
 
     metrics: dict[str, Interval]
@@ -24,6 +24,7 @@ class Evaluation:
     dataset: str = ""
     measured_on: str = "test"
     left_out: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def table(self) -> pd.DataFrame:
@@ -32,10 +33,11 @@ class Evaluation:
         return pd.DataFrame(rows, index=pd.Index(self.metrics, name="metric"))
 
     def __repr__(self) -> str:
-        return f"{self._title}\n{self.table.round(4).to_string(na_rep='')}"
+        return "\n".join([self._title, self.table.round(4).to_string(na_rep=""), *self.notes])
 
     def _repr_html_(self) -> str:
-        return f"<strong>{escape(self._title)}</strong>{self.table.to_html(float_format='{:.4f}'.format, na_rep='')}"
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<strong>{escape(self._title)}</strong>{self.table.to_html(float_format='{:.4f}'.format, na_rep='')}{notes}"
 
     @property
     def _title(self) -> str:

@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from rankbench.core.display import as_html, as_text
@@ -23,6 +22,7 @@ from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.cards import load_card
+from rankbench.data.interactions import positions_of
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.protocols.link_prediction import same_id
 from rankbench.data.splits import Holdout
@@ -101,7 +101,7 @@ class Model:
         which `evaluate` leaves out on test.
         """
         ids = _ids(_as_list(user_ids), "user ids")
-        found = _find(ids, self.users)
+        found = positions_of(ids, self.users)
         cold = (found < 0) | (np.diff(self.history.indptr)[found] == 0)
         others = self._of_unknown(ids, cold, k, unknown, warn)
         rows = found[~cold]
@@ -136,7 +136,7 @@ class Model:
                 raise ConfigError(f"interactions: row {missing[0]} has no {column}; leave such rows out")
         items = _ids(interactions["item"], "interactions: item")
         users = _ids(interactions["user"], "interactions: user").dictionary_encode()
-        found = _find(items, self.items)
+        found = positions_of(items, self.items)
         known = found >= 0
         if not known.all():
             first = items[int(np.argmin(known))].as_py()
@@ -158,7 +158,7 @@ class Model:
         require(how in UNKNOWN, f"unknown: expected {', '.join(UNKNOWN)}, got {shown(how)}")
         others = ids.filter(pa.array(cold))
         if len(others):
-            first, is_new = others[0].as_py(), _find(others[:1], self.users)[0] < 0
+            first, is_new = others[0].as_py(), positions_of(others[:1], self.users)[0] < 0
             said = (
                 f"unknown user id {first!r}{_near(first, self.users)}"
                 if is_new
@@ -338,17 +338,6 @@ def _ids(column: pd.Series | list[Any], what: str) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _find(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:
-    """Return the positions of raw ids in the vocabulary, -1 for unknown ones; 7, 7.0 and "7" are the same id."""
-    if pa.types.is_floating(ids.type):  # as pandas makes of whole numbers beside a missing one; from 2^53 on they are not exact
-        values = ids.to_numpy(zero_copy_only=False)
-        exact = (np.abs(values) < 2**53) & (values == np.floor(values))
-        ids = pa.array(np.where(exact, values, 0).astype(np.int64), mask=~exact)
-    if ids.type != vocabulary.type:
-        ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
-    return pc.fill_null(pc.index_in(ids, value_set=vocabulary), -1).to_numpy(zero_copy_only=False)
-
-
 def _in_order(lists: pd.DataFrame, cold: np.ndarray, others: pd.DataFrame) -> pd.DataFrame:
     """Return the lists of the users who are not `cold` and those of the others, in the order in which they were asked for."""
     lists = lists.set_axis(np.flatnonzero(~cold)[lists.index])
@@ -371,7 +360,7 @@ def _near(name: Any, vocabulary: pa.Array) -> str:
 
 
 def _positions(ids: pa.Array, items: pa.Array) -> np.ndarray:
-    positions = _find(ids, items)
+    positions = positions_of(ids, items)
     unknown = np.flatnonzero(positions < 0)
     if len(unknown):
         name, more = ids[int(unknown[0])].as_py(), f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""

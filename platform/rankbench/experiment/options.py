@@ -29,7 +29,15 @@ class FitOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured(Options):
+class MetricOptions(Options):
+    """What is measured."""
+
+    metrics: str | None = option(None, "Metrics, comma-separated, such as recall,ndcg@100,auc.", complete="metrics")
+    cutoffs: str | None = option(None, "Lengths k of the lists, comma-separated.  [default: 10,20,50]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(MetricOptions):
     """What is fitted, and how it is measured."""
 
     dataset: str = required("A dataset's name (rankbench data list) or a card file.", argument=True, complete="datasets")
@@ -37,8 +45,6 @@ class Measured(Options):
     params: list[str] | None = option(None, PARAMS, **WORDS)
     seed: int = option(0, "Seed of the method and of the bootstrap.", min=0)
     dtype: str = option("float32", "float32 or float64.", complete="dtypes")
-    metrics: str | None = option(None, "Metrics, comma-separated, such as recall,ndcg@100,auc.", complete="metrics")
-    cutoffs: str | None = option(None, "Lengths k of the lists, comma-separated.  [default: 10,20,50]")
     threads: int | None = option(None, "Number of threads, at most 4 per processor.  [default: one per processor]", min=1)
     curve: int = option(1, "Record metrics of 2,000 users every CURVE iterations; 0: never.", min=0)
     fit_on: str | None = option(
@@ -52,6 +58,26 @@ class Measured(Options):
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(FitOptions, Measured):
     """What is fitted, how it is measured, and how it is fitted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOptions(MetricOptions):
+    """Whose lists are measured, on what, and where the result is kept."""
+
+    dataset: str = required("A dataset's name (rankbench data list) or a card file.", argument=True, complete="datasets")
+    lists: str = required("Parquet, CSV or TSV with user, item, and rank or score; or a run of TREC.", argument=True)
+    params: list[str] | None = option(
+        None, "data.PATH=VALUE changes the card, as in the export.", argument=True, metavar="[data.path=value]..."
+    )
+    name: str | None = option(None, "Name of the lists in tables.  [default: that of the file]")
+    on: str = option("test", "Part that is measured: test or valid.")
+    fit_on: str | None = option(
+        None, "What the other program was fitted on: train or train+valid.  [default: for test as the protocol says]"
+    )
+    allow_missing: bool = option(False, "Measure even if more than half of the users have no list; each counts as 0.")
+    seconds: float | None = option(None, "Seconds that the fit took, as you measured them, for the tables.", min=0)
+    seed: int = option(0, "Seed of the bootstrap.", min=0)
+    track: bool = option(True, "Send the record to MLflow.", flags=("--track/--no-track",))
 
 
 @dataclass(frozen=True, kw_only=True)

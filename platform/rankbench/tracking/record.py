@@ -21,6 +21,7 @@ from rankbench.core.code import fingerprint_with
 from rankbench.core.config import read_json
 from rankbench.core.errors import DataError, first_line
 from rankbench.core.files import Fence, atomic_folder
+from rankbench.tracking.foreign_lists import ForeignLists
 
 FORMAT = 1
 
@@ -82,7 +83,7 @@ class RunRecord:
     fit into memory and was solved by tiles in a file. `peak_memory_bytes`: resident memory.
     `groups`: means of the users with and without a history, if there are both.
     `workers`: processes that made the gradient steps together; their memory does not count. `searched`: for an entry of a
-    leaderboard, whose metrics are means over its seeds.
+    leaderboard, whose metrics are means over its seeds. `lists`: of foreign lists, which were measured and not fitted here.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -113,6 +114,7 @@ class RunRecord:
     workers: int = 1
     device: str = "cpu"
     searched: Searched | None = None
+    lists: ForeignLists | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     started_at: str = ""
     format: Literal[1] = FORMAT
@@ -190,8 +192,9 @@ def record_content(record: RunRecord) -> dict[str, Any]:
     content = asdict(record)
     if not record.dataset.fingerprint:
         content["dataset"] = {"name": record.dataset.name}
-    if record.searched is None:
-        del content["searched"]
+    for name in ("searched", "lists"):
+        if content[name] is None:
+            del content[name]
     return content
 
 

@@ -1,0 +1,108 @@
+"""Measure lists that another program made: in memory for Python, or as a record that the commands show beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from rankbench.api.dataset import card_of
+from rankbench.api.execution import only_card_changes
+from rankbench.api.record_run import RecordedRun, chosen_metrics, send
+from rankbench.core.attempts import FolderAttempt, StoredAttempt
+from rankbench.core.environment import Environment, require_environment
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.files import require_writable
+from rankbench.core.plain import whole_number
+from rankbench.core.threads import available_cpus, pinned
+from rankbench.data.cards import load_card
+from rankbench.data.lists import lists_of
+from rankbench.data.prepare import prepare
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set
+from rankbench.experiment.evaluation import Evaluation
+from rankbench.experiment.measure_lists import MeasuredLists, measure_lists, plan_measurement
+from rankbench.experiment.options import ListOptions
+from rankbench.schema.shared_sweeps import claimed_run, store_run
+from rankbench.tracking.address import tracking_uri
+from rankbench.tracking.labels import Labels
+from rankbench.tracking.record import write_record
+
+
+def evaluate(
+    dataset: Any,
+    lists: Any,
+    *,
+    name: str | None = None,
+    metrics: str | Sequence[str] = DEFAULT_METRICS,
+    cutoffs: int | Sequence[int] = DEFAULT_CUTOFFS,
+    on: Literal["test", "valid"] = "test",
+    fit_on: Literal["train", "train+valid"] | None = None,
+    allow_missing: bool = False,
+    seed: int = 0,
+    environment: Environment | None = None,
+) -> Evaluation:
+    """Measure lists of recommendations that another program made, by the split, metrics and intervals of our own methods.
+
+    `dataset` is anything that `rb.dataset` takes or returns. `lists` is a pandas, Arrow or Polars table, or the path of a file
+    (Parquet, CSV, TSV, or a run of TREC), with the columns user, item, and rank or score; ids are those of the user's data. If
+    there are both, the rank orders a list; of items with equal scores, the one with the lower id goes first, as in our own
+    rankings. Items of a user's history are left out before lists are cut. A measured user without a list counts as 0; with
+    `allow_missing`, more than half of them may. `fit_on` says what the other program was fitted on: for test, by default what
+    the protocol says. What was done with users and items is in `notes` of the result.
+
+    Raises DataError, with the file and row, for lists that cannot be used, and ConfigError for a metric such as auc that needs
+    the scores of all items.
+    """
+    require_environment(environment)
+    require(name is None or isinstance(name, str), f"name: expected a text, got {name!r}")
+    environment = environment or Environment.from_env()
+    data = prepare(card_of(dataset, environment), environment)
+    wanted = metric_set(
+        [metrics] if isinstance(metrics, str) else [*metrics], [cutoffs] if isinstance(cutoffs, int) else [*cutoffs]
+    )
+    plan = plan_measurement(data, name or "lists", wanted, on, fit_on, whole_number("seed", seed), allow_missing)
+    with pinned(available_cpus()):
+        made = measure_lists(lists_of(lists), data, plan)
+    per_user, record = made.per_user, made.record
+    frame = pd.DataFrame({"user": made.ids.to_pandas()} | per_user.columns)
+    assert record.lists is not None
+    cold = record.users.get("without_history", 0) if record.dataset.cold_users == "drop" else 0
+    return Evaluation(made.intervals, frame, plan.name, data.fingerprint, on, cold, tuple(record.lists.sentences))
+
+
+def record_lists(options: ListOptions, environment: Environment, labels: Labels | None = None) -> RecordedRun:
+    """Measure the lists that options name, keep the record, and send it to MLflow with `labels`, if they are given."""
+    card = load_card(options.dataset, environment, only_card_changes(options.params))
+    metrics = chosen_metrics(options)
+    if labels:
+        tracking_uri(environment)  # what is wrong with it is said before the measurement
+    require_writable(environment.results / "runs")
+    if environment.results_store:
+        environment.results_store.require_writable()
+    data = prepare(card, environment)
+    try:
+        wanted = plan_measurement(
+            data, options.name or Path(options.lists).name.partition(".")[0], metrics, options.on, options.fit_on, options.seed,
+            options.allow_missing, options.seconds,
+        )  # fmt: skip
+    except ConfigError as error:
+        raise ConfigError(f"--{str(error).replace('fit_on', 'fit-on', 1)}") from None
+    with pinned(available_cpus()):
+        made = measure_lists(lists_of(options.lists), data, wanted)
+    folder = _write(made, environment)
+    if labels:
+        send(made.record, folder, f"{card.name} {wanted.name}", (), environment, labels)
+    return RecordedRun(made.record, folder, {}, False)
+
+
+def _write(made: MeasuredLists, environment: Environment) -> Path:
+    """Write the record; one of the same lists, measured in the same way, is replaced."""
+    record, outcome = made.record, made.outcome
+    with claimed_run(record.id, environment) as attempt:
+        fence = attempt if isinstance(attempt, FolderAttempt) else None
+        folder = write_record(environment.results / "runs", record, outcome.per_user, replace=True, fence=fence)
+        if isinstance(attempt, StoredAttempt):
+            store_run(folder, attempt)
+    return folder

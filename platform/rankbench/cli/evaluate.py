@@ -1,0 +1,42 @@
+"""rankbench evaluate: lists that another program made, measured as our own methods are."""
+
+from __future__ import annotations
+
+from rankbench.cli.arguments import Plugin, RunName, Tags
+from rankbench.cli.console import Json, out, print_json
+from rankbench.experiment.options import ListOptions
+
+EXAMPLES = """Examples:
+  rankbench evaluate movielens-1m als.parquet --name implicit-als
+  rankbench evaluate movielens-1m my.run --metrics recall,ndcg --cutoffs 10,20      a run of TREC
+  rankbench evaluate gowalla mine.csv --on valid
+"""
+
+
+def evaluate(
+    *, options: ListOptions, tag: Tags = None, run_name: RunName = None, json: Json = False, plugin: Plugin = None
+) -> None:
+    """Measure LISTS of another program on DATASET: same split, metrics, intervals and tests, kept as a record.
+
+    rankbench data export DATASET --split writes what that program is fitted on.
+    """
+    from rankbench.api.evaluate import record_lists
+    from rankbench.cli.run import PRINTED, show_data, show_record
+    from rankbench.core.environment import Environment
+    from rankbench.tracking.labels import Labels
+    from rankbench.tracking.record import record_content
+
+    environment = Environment.from_env()
+    labels = Labels.from_env("rankbench evaluate", tag or (), run_name) if options.track else None
+    made = record_lists(options, environment, labels)
+    if json:
+        content = record_content(made.record)
+        print_json({name: content[name] for name in (*PRINTED, "lists")} | {"folder": str(made.folder)})
+        return
+    out.print(f"{made.record.arm} on {made.record.dataset.name}", style="bold")
+    show_record(made.record)
+    assert made.record.lists is not None
+    for sentence in made.record.lists.sentences:
+        out.print(sentence)
+    show_data(made.record)
+    out.print(f"record {made.folder}")
