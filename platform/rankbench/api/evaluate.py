@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -21,13 +22,14 @@ from rankbench.data.cards import load_card
 from rankbench.data.lists import lists_of
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set
+from rankbench.evaluation.summary import Interval
 from rankbench.experiment.evaluation import Evaluation
-from rankbench.experiment.measure_lists import MeasuredLists, measure_lists, plan_measurement
+from rankbench.experiment.measure_lists import measure_lists
 from rankbench.experiment.options import ListOptions
 from rankbench.schema.shared_sweeps import claimed_run, store_run
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.labels import Labels
-from rankbench.tracking.record import write_record
+from rankbench.tracking.record import per_user_table, write_record
 
 
 def evaluate(
@@ -59,17 +61,20 @@ def evaluate(
     require(name is None or isinstance(name, str), f"name: expected a text, got {name!r}")
     environment = environment or Environment.from_env()
     data = prepare(card_of(dataset, environment), environment)
-    wanted = metric_set(
-        [metrics] if isinstance(metrics, str) else [*metrics], [cutoffs] if isinstance(cutoffs, int) else [*cutoffs]
-    )
-    plan = plan_measurement(data, name or "lists", wanted, on, fit_on, whole_number("seed", seed), allow_missing)
+    several = [[each] if isinstance(each, str | int) else [*each] for each in (metrics, cutoffs)]
+    about: dict[str, Any] = {"on": on, "fit_on": fit_on, "seed": whole_number("seed", seed), "allow_missing": allow_missing}
     with pinned(available_cpus()):
-        made = measure_lists(lists_of(lists), data, plan)
-    per_user, record = made.per_user, made.record
-    frame = pd.DataFrame({"user": made.ids.to_pandas()} | per_user.columns)
+        record, columns, ids = measure_lists(lists_of(lists), data, metric_set(*several), name or "lists", **about)
     assert record.lists is not None
-    cold = record.users.get("without_history", 0) if record.dataset.cold_users == "drop" else 0
-    return Evaluation(made.intervals, frame, plan.name, data.fingerprint, on, cold, tuple(record.lists.sentences))
+    return Evaluation(
+        {name: Interval(each.mean, each.low, each.high) for name, each in record.metrics.items()},
+        pd.DataFrame({"user": ids.to_pandas()} | columns),
+        record.arm or "",
+        data.fingerprint,
+        on,
+        record.users.get("without_history", 0) if record.dataset.cold_users == "drop" else 0,
+        tuple(record.lists.sentences),
+    )
 
 
 def record_lists(options: ListOptions, environment: Environment, labels: Labels | None = None) -> RecordedRun:
@@ -81,28 +86,23 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     require_writable(environment.results / "runs")
     if environment.results_store:
         environment.results_store.require_writable()
-    data = prepare(card, environment)
+    name = options.name or Path(options.lists).name.partition(".")[0]
+    about: dict[str, Any] = {each: getattr(options, each) for each in ("on", "fit_on", "seed", "allow_missing", "seconds")}
     try:
-        wanted = plan_measurement(
-            data, options.name or Path(options.lists).name.partition(".")[0], metrics, options.on, options.fit_on, options.seed,
-            options.allow_missing, options.seconds,
-        )  # fmt: skip
-    except ConfigError as error:
-        raise ConfigError(f"--{str(error).replace('fit_on', 'fit-on', 1)}") from None
-    with pinned(available_cpus()):
-        made = measure_lists(lists_of(options.lists), data, wanted)
-    folder = _write(made, environment)
-    if labels:
-        send(made.record, folder, f"{card.name} {wanted.name}", (), environment, labels)
-    return RecordedRun(made.record, folder, {}, False)
-
-
-def _write(made: MeasuredLists, environment: Environment) -> Path:
-    """Write the record; one of the same lists, measured in the same way, is replaced."""
-    record, outcome = made.record, made.outcome
+        with pinned(available_cpus()):
+            record, columns, ids = measure_lists(lists_of(options.lists), prepare(card, environment), metrics, name, **about)
+    except ConfigError as error:  # of an argument, in the word of its option
+        raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|cutoffs): ", _as_option, str(error))) from None
     with claimed_run(record.id, environment) as attempt:
         fence = attempt if isinstance(attempt, FolderAttempt) else None
-        folder = write_record(environment.results / "runs", record, outcome.per_user, replace=True, fence=fence)
+        runs, per_user = environment.results / "runs", per_user_table(ids, columns)
+        folder = write_record(runs, record, per_user, replace=True, fence=fence)  # of the same lists, measured in the same way
         if isinstance(attempt, StoredAttempt):
             store_run(folder, attempt)
-    return folder
+    if labels:
+        send(record, folder, f"{card.name} {record.arm}", (), environment, labels)
+    return RecordedRun(record, folder, {}, False)
+
+
+def _as_option(argument: re.Match[str]) -> str:
+    return f"--{argument[0].replace('_', '-')}"

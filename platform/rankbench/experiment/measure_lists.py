@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,113 +21,80 @@ from rankbench.data.prepare import Dataset
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import counts_of_users, means_by_history, rank_all
 from rankbench.evaluation.lists import ListCounts, rank_lists
-from rankbench.evaluation.metrics import MetricSet, PerUser, measure, require_within
+from rankbench.evaluation.metrics import MetricSet, measure, require_within
 from rankbench.evaluation.ranking import Ranking
-from rankbench.evaluation.summary import Interval, summarise
-from rankbench.experiment.outcome import Outcome, describe, now
+from rankbench.evaluation.summary import summarise
+from rankbench.experiment.outcome import describe, now
 from rankbench.experiment.run import require_fold_in
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.foreign_lists import MARK, METHOD, ForeignLists
-from rankbench.tracking.record import Measured, RunRecord, per_user_table
+from rankbench.tracking.record import Measured, RunRecord
 
 MISSING = 0.5  # share of the measured users without a list, from which on the lists are probably of other users
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """What is measured: lists called `name`, on the part `on`, as of a program that was fitted on `fit_on`."""
-
-    name: str
-    on: str
-    fit_on: str
-    metrics: MetricSet
-    seed: int = 0
-    allow_missing: bool = False
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class MeasuredLists:
-    """The record, and the values of each user in full precision."""
-
-    record: RunRecord
-    per_user: PerUser
-    ids: pa.Array
-
-    @property
-    def outcome(self) -> Outcome:
-        return Outcome(self.record, per_user_table(self.ids, self.per_user.columns))
-
-    @property
-    def intervals(self) -> dict[str, Interval]:
-        return {name: Interval(each.mean, each.low, each.high) for name, each in self.record.metrics.items()}
-
-
-def plan_measurement(
+def measure_lists(
+    lists: Lists,
     dataset: Dataset,
-    name: str,
     metrics: MetricSet,
+    name: str,
     on: str = "test",
     fit_on: str | None = None,
     seed: int = 0,
     allow_missing: bool = False,
     seconds: float | None = None,
-) -> Measurement:
-    """Return what is measured. Raises ConfigError for a part or a metric that lists cannot be measured on."""
+) -> tuple[RunRecord, dict[str, np.ndarray], pa.Array]:
+    """Return the record of lists called `name`, and the columns of values of each user, with the users' ids. `seconds`: of the
+    other program's fit on `fit_on`, as the user says.
+
+    Raises DataError, with the row, for an item that the data do not have, and ConfigError for a part or a metric that lists
+    cannot be measured on, and if nobody, or without `allow_missing` less than half of the measured users, have a list.
+    """
+    started_at, began = now(), time.perf_counter()
     require(on in ("test", "valid"), f"on: expected test or valid, got {shown(on)}")
     fit_on = fit_on or (dataset.card.final_fit if on == "test" else "train")
     require(fit_on in ("train", "train+valid"), f"fit_on: expected train or train+valid, got {shown(fit_on)}")
     require(on == "test" or fit_on == "train", "fit_on: what was fitted on train+valid cannot be measured on valid")
     of_all = [each for each in metrics.names if MetricSet((each,)).auc]
-    require(not of_all, f"{', '.join(of_all)}: needs the scores of all items, which lists do not have; leave it out")
+    require(not of_all, f"metrics: {', '.join(of_all)} needs the scores of all items, which lists do not have; leave it out")
     require_within(metrics, len(dataset.items), dataset.name, "cutoffs")
     try:
-        checked_label(name)
+        arm = f"{checked_label(name)} {MARK}"
     except ValueError as error:
         raise ConfigError(f"name: {error}") from None
-    return Measurement(f"{name} {MARK}", on, fit_on, metrics, seed, allow_missing, seconds)
-
-
-def measure_lists(lists: Lists, dataset: Dataset, wanted: Measurement) -> MeasuredLists:
-    """Measure lists. Raises DataError, with the row, for an item that the data do not have, and ConfigError if nobody, or
-    without `allow_missing` less than half of the measured users, have a list.
-    """
-    started_at, began = now(), time.perf_counter()
-    split = dataset.split
-    X, holdout = split.fit_matrix(wanted.fit_on), split.holdout(wanted.on, wanted.fit_on)
+    X, holdout = dataset.split.fit_matrix(fit_on), dataset.split.holdout(on, fit_on)
     require_fold_in((), holdout, X, dataset.name)
-    ranking, counts = _ranked(lists, dataset, holdout, wanted)
-    item_counts = np.bincount(X.indices, minlength=X.shape[1])
-    per_user = measure(ranking, holdout.target, item_counts, wanted.metrics, X, holdout.history)
-    about = ForeignLists(
-        lists.name, lists.sha256, len(lists.order), lists.by, wanted.metrics.k,
-        told_seconds=wanted.seconds is not None, **asdict(counts),
-    )  # fmt: skip
-    card = dataset.card
-    words = [*wanted.metrics.names, card.read.format, card.split.protocol]
+    ranking, counts = _ranked(lists, dataset, holdout, metrics.k, allow_missing)
+    per_user = measure(ranking, holdout.target, np.bincount(X.indices, minlength=X.shape[1]), metrics, X, holdout.history)
+    content = [lists.sha256, name, dataset.card.content_key(), fit_on, on, metrics.names, seed]
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:10]
+    card, word = dataset.card, re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "unnamed"
+    behind = plugins_behind(each.partition("@")[0] for each in [*metrics.names, card.read.format, card.split.protocol])
     record = RunRecord(
-        id=_run_id(lists, dataset, wanted),
+        id=f"run-{dataset.name}-{METHOD}-{word}-{digest}",
         method=METHOD,
         params={},
         dataset=describe(dataset),
-        fit_on=wanted.fit_on,
-        measured_on=wanted.on,
-        seed=wanted.seed,
+        fit_on=fit_on,
+        measured_on=on,
+        seed=seed,
         dtype="float32",
-        arm=wanted.name,
-        metrics={name: Measured(each.mean, each.low, each.high) for name, each in summarise(per_user, wanted.seed).items()},
+        arm=arm,
+        metrics={name: Measured(each.mean, each.low, each.high) for name, each in summarise(per_user, seed).items()},
         users=counts_of_users(holdout),
-        groups=means_by_history(holdout, [per_user], wanted.metrics)[0],
-        lists=about,
-        environment=describe_environment(plugins_behind(word.partition("@")[0] for word in words)),
+        groups=means_by_history(holdout, [per_user], metrics)[0],
+        seconds={"fit": seconds} if seconds is not None else {},
+        lists=ForeignLists(
+            lists.name, lists.sha256, len(lists.order), lists.by, metrics.k, seconds is not None, **vars(counts)
+        ),
+        environment=describe_environment(behind),
         started_at=started_at,
-        seconds={"fit": wanted.seconds} if wanted.seconds is not None else {},
     )
     record = replace(record, seconds=record.seconds | {"measure": round(time.perf_counter() - began, 4)})
-    return MeasuredLists(record, per_user, dataset.users.take(pa.array(per_user.users)))
+    return record, per_user.columns, dataset.users.take(pa.array(per_user.users))
 
 
-def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, wanted: Measurement) -> tuple[Ranking, ListCounts]:
+def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, k: int, allow_missing: bool) -> tuple[Ranking, ListCounts]:
     """The lists as a ranking. Users without a history are ranked by popularity, if the split says so for all methods.
 
     Raises the errors of `measure_lists`.
@@ -144,28 +111,18 @@ def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, wanted: Measuremen
     told: list[ListCounts] = []
 
     def rank_rows(holdout: Holdout, rows: np.ndarray | None) -> list[Ranking]:
-        ranking, counts = rank_lists(code[users.indices.to_numpy()], item, lists.order, holdout, wanted.metrics.k, rows)
+        ranking, counts = rank_lists(code[users.indices.to_numpy()], item, lists.order, holdout, k, rows)
         told.append(counts)
         return [ranking]
 
     if holdout.cold_users == "popularity":
         nothing: Any = None  # no model scores these users
-        (ranking,) = rank_all(rank_rows, [nothing], holdout, wanted.metrics.k)
+        (ranking,) = rank_all(rank_rows, [nothing], holdout, k)
         n_users = len(holdout.rows) - int(holdout.cold.sum())
     else:
         (ranking,), n_users = rank_rows(holdout, None), len(holdout.rows)
     found = n_users - told[0].without_list
-    require(found > 0, f"{lists.name}: none of the {n_users:,} users of {wanted.on} has a list; are these the raw ids?")
-    few = f"{lists.name}: only {found:,} of the {n_users:,} users of {wanted.on} have a list"
-    require(wanted.allow_missing or found >= MISSING * n_users, f"{few}; --allow-missing counts the others as 0")
+    require(found > 0, f"{lists.name}: none of the {n_users:,} measured users has a list; are these the raw ids?")
+    few = f"{lists.name}: only {found:,} of the {n_users:,} measured users have a list"
+    require(allow_missing or found >= MISSING * n_users, f"{few}; --allow-missing counts the others as 0")
     return ranking, told[0]
-
-
-def _run_id(lists: Lists, dataset: Dataset, wanted: Measurement) -> str:
-    content = [
-        METHOD, lists.sha256, wanted.name, dataset.card.content_key(), wanted.fit_on, wanted.on, wanted.metrics.names,
-        wanted.seed,
-    ]  # fmt: skip
-    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:10]
-    name = re.sub(r"[^A-Za-z0-9._]+", "-", wanted.name.removesuffix(MARK)).strip("-.")
-    return f"run-{dataset.name}-{METHOD}-{name or 'unnamed'}-{digest}"

@@ -21,12 +21,12 @@ class ForeignLists:
     rows: int
     by: str
     k: int
+    told_seconds: bool
     without_list: int = 0
     short: int = 0
     tied: int = 0
     seen_items: int = 0
     not_measured: int = 0
-    told_seconds: bool = False
 
     @property
     def sentences(self) -> list[str]:
