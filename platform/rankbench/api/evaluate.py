@@ -61,7 +61,7 @@ def evaluate(
     require(name is None or isinstance(name, str), f"name: expected a text, got {name!r}")
     environment = environment or Environment.from_env()
     data = prepare(card_of(dataset, environment), environment)
-    several = [[each] if isinstance(each, str | int) else [*each] for each in (metrics, cutoffs)]
+    several: Any = [[each] if isinstance(each, str | int) else [*each] for each in (metrics, cutoffs)]
     about: dict[str, Any] = {"on": on, "fit_on": fit_on, "seed": whole_number("seed", seed), "allow_missing": allow_missing}
     with pinned(available_cpus()):
         record, columns, ids = measure_lists(lists_of(lists), data, metric_set(*several), name or "lists", **about)
