@@ -48,7 +48,7 @@ def test_a_failed_trial_begins_with_its_cause(environment, capsys):
 def test_a_resumed_fit_says_where_it_goes_on(home, capsys, monkeypatch):
     words = ["run", "synthetic", "ials", *TINY, "iterations=6", "--no-track"]
     assert _main([*words, "--resume"]) == 0
-    assert capsys.readouterr().err == "nothing is saved of this fit; it starts anew\n"
+    assert capsys.readouterr().err == "no checkpoint; this fit restarts from the beginning\n"
 
     def stop_at(phase, done, total):
         if phase == "fit" and done == 4:

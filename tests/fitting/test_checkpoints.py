@@ -85,7 +85,7 @@ def test_the_states_of_another_fit_are_refused_or_removed(tmp_path, caplog):
         Checkpoints(tmp_path / "c", True, of=other).last()
     assert (tmp_path / "c" / "000003").is_dir()
     assert Checkpoints(tmp_path / "c", True, of=other, discard=True).last() is None
-    assert "the fit starts anew" in caplog.text and not (tmp_path / "c").exists()
+    assert "the fit restarts from the beginning" in caplog.text and not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("method", ["ials", "rg2"])

@@ -35,34 +35,38 @@ def rows(make_run):
     return make
 
 
-def test_the_leader_what_cannot_be_told_from_it_and_what_is_behind(rows):
+def test_the_leader_what_is_not_significantly_different_and_what_is_worse(rows):
     noise = NOISE - NOISE.mean()
     pairs = pairs_of(SL=BASE, InfoNCE=BASE + noise - 0.0005, softmax=BASE - noise - 0.0004, BPR=BASE - 0.05, pop=BASE - 0.1)
     found = conclude(rows(["SL", "InfoNCE", "softmax", "BPR", "pop"]), pairs, "ndcg@20")
     (one,) = found.datasets
     assert (one.leader, one.tied, one.behind) == ("SL", ("InfoNCE", "softmax"), ("BPR", "pop"))
     assert one.sentence == (
-        f"SL leads in ndcg@20 ({BASE.mean():.4f}); InfoNCE and softmax cannot be told from it; BPR and pop are behind, BPR "
-        f"least, by {100 * 0.05 / BASE.mean():.2g} %."
+        f"SL leads in ndcg@20 ({BASE.mean():.4f}); InfoNCE and softmax are not significantly different from it; BPR and "
+        f"pop are worse; the closest is BPR (-{100 * 0.05 / BASE.mean():.2g} %)."
     )
     assert found.summary == "" and "every model was run once" in found.caveats[0]
 
 
 def test_a_leader_alone_and_a_field_without_one(rows):
     alone = conclude(rows(["A", "B", "C"]), pairs_of(A=BASE, B=BASE - 0.1, C=BASE - 0.2), "ndcg@20").datasets[0]
-    assert "; every other model is behind, B least, by" in alone.sentence
+    assert "; all other models are worse; the closest is B (-" in alone.sentence
     two = conclude(rows(["A", "B"]), pairs_of(A=BASE, B=BASE - 0.1), "ndcg@20").datasets[0]
-    assert two.sentence.endswith(f"; B is behind, by {100 * 0.1 / BASE.mean():.2g} %.")
+    assert two.sentence.endswith(f"; B is worse (-{100 * 0.1 / BASE.mean():.2g} %).")
     noise = NOISE - NOISE.mean()
     level = conclude(rows(["A", "B", "C"]), pairs_of(A=BASE, B=BASE + noise - 1e-4, C=BASE - noise - 1e-4), "ndcg@20").datasets[
         0
     ]
-    assert level.sentence.endswith("; none of the other 2 models can be told from it.") and level.leading == ("A", "B", "C")
+    assert level.sentence.endswith("; none of the other 2 models is significantly different from it.") and level.leading == (
+        "A",
+        "B",
+        "C",
+    )
 
 
 def test_equal_models_are_said_to_be_equal_and_not_undecided(rows):
     found = conclude(rows(["A", "B", "C"]), pairs_of(A=BASE, B=BASE, C=BASE - 0.1), "ndcg@20").datasets[0]
-    assert found.identical == ("B",) and "; B has the same value for every user; C is behind, by" in found.sentence
+    assert found.identical == ("B",) and "; B has the same value for every user; C is worse (-" in found.sentence
 
 
 def test_the_metric_of_the_search_decides_and_another_leader_elsewhere_is_named(rows):
@@ -102,7 +106,7 @@ def test_many_names_are_counted(rows):
     worse = conclude(
         rows(["A", "t", *arms]), pairs_of(A=BASE, t=BASE + noise - 1e-4, **{m: BASE - 0.2 for m in arms}), "ndcg@20"
     )
-    assert "m0, m1, m2, m3 and 8 other models are behind" in worse.datasets[0].sentence
+    assert "m0, m1, m2, m3 and 8 other models are worse" in worse.datasets[0].sentence
 
 
 def test_the_summary_counts_the_datasets_on_which_a_model_is_in_the_leading_group(rows):
@@ -115,11 +119,11 @@ def test_the_summary_counts_the_datasets_on_which_a_model_is_in_the_leading_grou
             all_rows += rows(["A", "B", "C"], dataset)
         return conclude(all_rows, tuple(pairs), "ndcg@20", ["y"] if missing else []).summary
 
-    assert over("BC", "BC", "BC") == "Over 3 datasets, A leads or cannot be told from the leader on each."
-    assert over("", "C", "C") == "Over 3 datasets, A and B lead or cannot be told from the leader on each."
+    assert over("BC", "BC", "BC") == "Over 3 datasets, A leads or is not significantly different from the leader on each."
+    assert over("", "C", "C") == "Over 3 datasets, A and B lead or are not significantly different from the leader on each."
     assert over("A", "BC", "BC", missing=True) == (
-        "Over 3 datasets (1 of them stand-ins), no model leads on each: A leads or cannot be told from the leader on 2 of 3, "
-        "B on 1 of 3, C on 1 of 3."
+        "Over 3 datasets (1 of them stand-ins), no model leads on each: A leads or is not significantly different from the "
+        "leader on 2 of 3, B on 1 of 3, C on 1 of 3."
     )
 
 

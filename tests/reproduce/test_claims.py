@@ -1,4 +1,4 @@
-"""Claims are tested on values per user, over seeds, and say whether they hold, do not, or cannot be told."""
+"""Claims are tested on values per user, over seeds, and say whether they hold, do not, or are not significant."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ def test_a_claim_holds_is_contradicted_or_cannot_be_told(home, measured):
     table, evidence = measured
     assert check_claims([table], ["synthetic"], evidence, home) == 3
     verdicts = {claim.text: claim.verdict for claim in evidence.lines(StoredClaim, "synthetic")}
-    assert verdicts == {"A is first": "holds", "B is above A": "contradicted", "B is above C": "cannot be told"}
+    assert verdicts == {"A is first": "holds", "B is above A": "contradicted", "B is above C": "not significant"}
     first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
     assert first.users == 400 and first.tests == 3 and first.missing == ()
     for pair in first.pairs:

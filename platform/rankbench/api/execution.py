@@ -44,7 +44,7 @@ def open_execution(
 def _tell(number: int, length: str) -> None:
     """Say where a resumed fit goes on; `length` is the parameter that counts its iterations."""
     what = "epoch" if length == "epochs" else "iteration"
-    err.print(f"continuing after {what} {number}" if number else "nothing is saved of this fit; it starts anew")
+    err.print(f"continuing after {what} {number}" if number else "no checkpoint; this fit restarts from the beginning")
 
 
 def memory_bytes(options: FitOptions) -> int:

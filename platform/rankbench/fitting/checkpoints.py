@@ -37,7 +37,7 @@ class State:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """States of one fit in `folder`. Without `resume`, a fit starts anew even if there are states. A state is due `every`
+    """States of one fit in `folder`. Without `resume`, a fit restarts even if there are states. A state is due `every`
     seconds after the last one was saved. `resumed` is called with the number of the iteration after which a resumed fit goes
     on; 0 if nothing was saved. `of`: what the fit is, such as its method, parameters and data. The states of another fit are
     refused, or removed with `discard`.
@@ -81,7 +81,7 @@ class Checkpoints:
         if state and (problem := self._of_another(state)):
             if not self.discard:
                 raise ConfigError(f"--resume: {self.folder} holds another fit, {problem}; without --resume, it is replaced")
-            log.warning("%s holds another fit, %s; the fit starts anew", self.folder, problem)
+            log.warning("%s holds another fit, %s; the fit restarts from the beginning", self.folder, problem)
             self.clear()
             state = None
         self.resumed(state.number if state else 0)
@@ -99,7 +99,7 @@ class Checkpoints:
                 if about.get("code", code_fingerprint()) != code_fingerprint():
                     log.warning(
                         "the checkpoint of iteration %d was saved by another version of the code; the fit continues from it, "
-                        "and without --resume it starts anew",
+                        "and without --resume it restarts from the beginning",
                         state.number,
                     )
                 return state

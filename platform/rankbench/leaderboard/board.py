@@ -152,7 +152,7 @@ class Board:
         yield f"{k} methods on {n} dataset{'s' if n > 1 else ''}, {self.allowed} each, by {self.metric} on test."
         p, difference = board.friedman(), board.critical_difference()
         if p is not None and n > 2 and difference is not None:
-            verdict = "differ" if p < LEVEL else "cannot be told apart"
+            verdict = "differ" if p < LEVEL else "do not differ significantly"
             yield (
                 f"Friedman test: p {p_text(p, '= ')}, the mean ranks {verdict}. "
                 f"Critical difference by Nemenyi: {difference:.2f}."
@@ -160,7 +160,7 @@ class Board:
             if p < LEVEL:
                 first, *others = self.standings
                 equal = [each.method for each in others if each.mean_rank - first.mean_rank <= difference]
-                rest = f"not told apart from {_first_of(equal)}" if equal else "better than every other one"
+                rest = f"not significantly different from {_first_of(equal)}" if equal else "better than every other one"
                 yield f"{first.method} has the best mean rank, and is {rest}."
         elif n > 2 and k > 2:
             yield "All methods have the same rank on every dataset."

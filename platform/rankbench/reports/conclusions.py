@@ -2,7 +2,7 @@
 were found: that nothing was searched, or that the search ended at an edge.
 
 The tests are those of judge/compare.py, over users and corrected by Holm's method for all pairs of models. A model leads
-if it has the best mean; a model whose difference from it is not significant by both tests cannot be told from it.
+if it has the best mean; a model is significantly different from it if both tests say so.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rankbench.schema.stored_sweep import ChosenRow
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What was found on one dataset in one metric. Of the other models, `tied` cannot be told from the `leader`, `identical`
-    have its value for every user, and `behind` are worse. `leader` is None if fewer than two models were compared.
+    """What was found on one dataset in one metric. Of the other models, `tied` differ from the `leader` without significance,
+    `identical` have its value for every user, and `behind` are worse. `leader` is None if fewer than two were compared.
     """
 
     dataset: str
@@ -36,7 +36,7 @@ class Conclusion:
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """The leader and all models that cannot be told from it."""
+        """The leader and all models that are not significantly different from it."""
         return (self.leader, *self.identical, *self.tied) if self.leader else ()
 
 
@@ -119,17 +119,17 @@ def _verdict(
     if identical:
         parts.append(f"{in_words(identical)} {_verb(identical, 'has', 'have')} the same value for every user")
     if tied:
-        parts.append(f"{in_words(tied)} cannot be told from it")
+        parts.append(f"{in_words(tied)} {_verb(tied, 'is', 'are')} not significantly different from it")
     if behind:
         best = max((pair for pair in pairs if pair.model in behind), key=lambda pair: pair.difference)
-        others = "every other model is" if not tied and not identical else f"{in_words(behind)} {_verb(behind, 'is', 'are')}"
-        if len(pairs) == 1:
-            others = f"{best.model} is"
-        nearest = "" if best.relative_percent is None else _percent(-best.relative_percent)
-        distance = f", {best.model} least, by {nearest}" if len(behind) > 1 else f", by {nearest}"
-        parts.append(f"{others} behind{distance if nearest else ''}")
+        distance = "" if best.relative_percent is None else f" (-{_percent(-best.relative_percent)})"
+        if len(behind) == 1:
+            parts.append(f"{best.model} is worse{distance}")
+        else:
+            others = "all other models" if not tied and not identical else in_words(behind)
+            parts += [f"{others} are worse", f"the closest is {best.model}{distance}"]
     elif len(tied) + len(identical) == len(pairs) and not identical and len(tied) > 1:
-        parts[1] = f"none of the other {len(tied)} models can be told from it"
+        parts[1] = f"none of the other {len(tied)} models is significantly different from it"
     return "; ".join(parts) + "."
 
 
@@ -169,10 +169,10 @@ def _summary(compared: Sequence[Conclusion], rows: Sequence[ReportRow]) -> str:
     if stand_ins := sum(each.stand_in for each in compared):
         start += f" ({stand_ins} of them stand-ins)"
     if everywhere:
-        verb = _verb(everywhere, "leads", "lead")
-        return f"{start}, {in_words(everywhere)} {verb} or cannot be told from the leader on each."
+        verb = _verb(everywhere, "leads or is", "lead or are")
+        return f"{start}, {in_words(everywhere)} {verb} not significantly different from the leader on each."
     first, *others = [f"on {leading[arm]} of {measured[arm]}" for arm in order[:MANY]]
-    shares = [f"{order[0]} leads or cannot be told from the leader {first}"]
+    shares = [f"{order[0]} leads or is not significantly different from the leader {first}"]
     shares += [f"{arm} {share}" for arm, share in zip(order[1:], others, strict=False)]
     more = f", and {len(order) - MANY} other models on some" if len(order) > MANY else ""
     return f"{start}, no model leads on each: {', '.join(shares)}{more}."

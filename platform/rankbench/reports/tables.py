@@ -91,7 +91,7 @@ class Table:
         return {(pair.dataset, pair.model, pair.metric) for pair in self.differences if not pair.distinguishable}
 
     def tied(self, row: ReportRow, metric: str) -> bool:
-        """Whether a row cannot be told from the best of its dataset in `metric`."""
+        """Whether a row is not significantly different from the best of its dataset in `metric`."""
         return (row.dataset, row.arm, metric) in self._tied
 
     @property

@@ -164,9 +164,9 @@ class StoredClaim(StoredTests):
     @property
     def verdict(self) -> str:
         """Contradicted if a pair is worse; it holds if every pair is better, over all rows or those measured so far; otherwise
-        it cannot be told.
+        the difference is not significant.
         """
         found = {pair.verdict for pair in self.pairs}
         if "worse" in found or found != {"better"}:
-            return "contradicted" if "worse" in found else "cannot be told"
+            return "contradicted" if "worse" in found else "not significant"
         return "holds so far" if self.missing else "holds"

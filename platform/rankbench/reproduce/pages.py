@@ -1,4 +1,4 @@
-"""The pages of the results: one per paper, with what holds, what does not and what cannot be told, and an index of all."""
+"""The pages of the results: one per paper, with what holds, what does not and what is not significant, and an index of all."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ Paired tests over users, on the mean over the seeds of a row. A difference count
 Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows, and both tests have the same
 direction. `seeds`: those that both rows of a pair have, and how many of them have a difference of the claimed sign. *Holds so
 far*: not all rows of the claim are compared yet."""
+
+STAND_IN = """\
+The claims on data that take the place of the paper's, which were not available. They say whether the order of the rows is the
+paper's there; a claim is neither shown nor refuted by them."""
 
 NEXT = """\
 Rows with their values per user on one machine, in the order of their measured means, each against the next one. The tests are
@@ -103,13 +107,14 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     by_paper = {f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)": paper.total for paper in papers}
     tables = [table for paper in papers for table in paper.tables]
     claims = [claim for dataset in sorted(evidence.datasets(StoredClaim)) for claim in _standing(tables, dataset, evidence)]
-    body = [
-        [each.text, _marked(each.dataset, tables), each.table, each.verdict, _rows_compared(each), _seeds(each)]
-        for each in claims
-    ]
     header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
+    bodies: dict[bool, list[list[str]]] = {False: [], True: []}  # whether the data are a stand-in
+    for each in claims:
+        bodies[_on_stand_in(each.dataset, tables)].append(
+            [each.text, each.dataset, each.table, _verdict(each, tables), _rows_compared(each), _seeds(each)]
+        )
     lead = (
-        "Every published number whose data could be had, measured by `rankbench reproduce`. The pages are made by "
+        "All published numbers for which data were available, measured by `rankbench reproduce`. The pages are made by "
         "`rankbench reproduce pages --out docs/results` from the evidence in `experiments/evidence/`, one line per fit. "
         "[Leaderboard](leaderboard.md) compares all methods in equal time, [scale](scale.md) covers large data and large "
         "matrices, and [findings](findings.md) experiments of our own.",
@@ -119,7 +124,8 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
     sections = (
         Section("Published cells", (cells, Text(COUNTED), Grid(*seed_columns(total)), *_on_devices(tables, evidence))),
         *_off_cells([cell for paper in papers for cell in paper.off]),
-        *_section("Claims of the papers", header, body, TESTS),
+        *_section("Claims of the papers", header, bodies[False], TESTS),
+        *_section("Claims on stand-ins", header, bodies[True], STAND_IN),
     )
     return Page("Results", lead, sections)
 
@@ -227,14 +233,20 @@ def _seeds(claim: StoredClaim) -> str:
     return str(few) if few == many else f"{few} to {many}"
 
 
-def _marked(dataset: str, tables: Iterable[PaperTable]) -> str:
-    stand_in = any(dataset in table.cards and table.stand_in(dataset) for table in tables)
-    return f"{dataset} (a stand-in)" if stand_in else dataset
+def _on_stand_in(dataset: str, tables: Iterable[PaperTable]) -> bool:
+    return any(dataset in table.cards and table.stand_in(dataset) for table in tables)
+
+
+def _verdict(claim: StoredClaim, tables: Iterable[PaperTable]) -> str:
+    """Return the verdict in words. On data that are not the paper's, nothing is said about its claim."""
+    if not _on_stand_in(claim.dataset, tables):
+        return claim.verdict
+    return "not on this stand-in" if claim.verdict == "contradicted" else f"{claim.verdict} on this stand-in"
 
 
 def _claim_blocks(claims: Sequence[StoredClaim], tables: Sequence[PaperTable]) -> Iterator[Block]:
     body = [
-        [each.text, each.verdict, _marked(each.dataset, tables), each.metric, f"{pair.better} − {pair.than}", *_tested(pair)]
+        [each.text, _verdict(each, tables), each.dataset, each.metric, f"{pair.better} − {pair.than}", *_tested(pair)]
         for each in claims
         for pair in each.pairs
     ]
@@ -346,7 +358,7 @@ def _searches(rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:
 
 def _deviations(rows: Sequence[PaperRow], evidence: Evidence) -> list[str]:
     """Return how the measured settings differ from the paper's protocol: one sentence per parameter and pair of values.
-    Settings of a row that was measured more than once are told apart by their origin.
+    Settings of a row that was measured more than once are distinguished by their origin.
     """
     measured = []
     for row in rows:
