@@ -36,6 +36,7 @@ highlight_language = "none"  # of a block without a language: commands and their
 default_role = "code"  # a docstring writes `name`
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_default_options = {"no-value": True}
 python_maximum_signature_line_length = 100
 
 html_theme = "furo"

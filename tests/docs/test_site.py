@@ -13,6 +13,8 @@ import pytest
 from pages import ROOT
 
 import rankbench.api
+from rankbench.losses.others import Others
+from rankbench.losses.spec import LossState, Scores
 
 # Reads formulas as JSON, and prints those that MathJax does not understand. A browser would show them in red.
 PARSE = """
@@ -90,6 +92,9 @@ def test_the_page_of_the_api_has_everything_that_the_api_gives(site):
         assert f'id="rankbench.api.{name}"' in page or f'id="rankbench.core.errors.{name}"' in page, name
     for text in ("rankbench.api.Model.recommend_new", "rankbench.judge.compare.Comparison", "&lt;function"):
         assert (text in page) == (text != "&lt;function")
+    for part in (Scores, Others, LossState):
+        for name in [each for each in (*vars(part), *part.__annotations__) if each[0].islower() and each != "training"]:
+            assert f'id="{part.__module__}.{part.__name__}.{name}"' in page, name
 
 
 def test_the_menu_has_every_page_that_is_written(site):

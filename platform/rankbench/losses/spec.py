@@ -36,36 +36,44 @@ class Ragged(NamedTuple):
 class Scores:
     """The scores of a batch of B rows, each an interaction (user, item), by the similarity that the loss declares.
 
-    `pos` (B,) are the scores of the rows' items, `neg` (B, n) those of n sampled items, shared by all rows or drawn per row.
-    `users` and `items` (B,) int64 are the indices of the rows; `neg_items` int64 those of the negatives, (B, n), or (1, n) if
-    rows share them. `n_interactions` (B,) is the number of training items of the row's user, `n_items` that of the catalogue.
-    `logq`, (B, n) or (1, n), and `logq_pos` (B,) are log probabilities under the distribution that the negatives were drawn
-    from, and are constants. `own_drawn` says whether this distribution has the user's own items, too.
-
-    The other fields are set only if the loss needs them. `user_vectors` (B, embedding_dim): the vectors of the rows' users from
-    the encoder. `extra_positives` (B, m): scores of m items drawn with replacement
-    from the user's own, where m is the loss's parameter `n_positives`. `all_positives`: scores of all the user's own items,
-    without gradient. `catalogue`: scores of every item. `rival(k)`: the similarity of row b's item and its k[b]-th negative,
-    (B,), for k (B,) int64. `other_items`: the items that a positive is compared with, if `neg` is not read as it is; with
-    objective=catalogue, all items or all but the user's own. `own_items`: all of the user's own, with gradient.
+    Scores are floating-point: float32 in training, float64 where gradients are checked. Indices are int64. The fields from
+    `user_vectors` on are set only if the loss needs them.
     """
 
+    #: (B,): the scores of the rows' items.
     pos: Tensor
+    #: (B, n): the scores of n sampled items, shared by all rows or drawn per row.
     neg: Lazy[Tensor] = Lazy()
+    #: The number of items of the catalogue.
     n_items: int
+    #: (B,): the number of training items of each row's user.
     n_interactions: Tensor
+    #: (B,): the users' indices.
     users: Tensor
+    #: (B,): the items' indices.
     items: Tensor
+    #: (B, n), or (1, n) if rows share them: the indices of the negatives.
     neg_items: Lazy[Tensor | None] = Lazy(None)
+    #: (B, n) or (1, n): log probabilities under the distribution that the negatives were drawn from; constants.
     logq: Lazy[Tensor | None] = Lazy(None)
+    #: (B,): the same of the rows' items.
     logq_pos: Tensor | None = None
+    #: Whether that distribution has the user's own items, too.
     own_drawn: bool = False
+    #: (B, embedding_dim): the vectors of the rows' users from the encoder.
     user_vectors: Tensor | None = None
+    #: (B, m): scores of m items drawn with replacement from the user's own, where m is the loss's parameter `n_positives`.
     extra_positives: Tensor | None = None
+    #: Scores of all the user's own items, without gradient.
     all_positives: Ragged | None = None
+    #: Scores of every item.
     catalogue: Others | None = None
+    #: The items that a positive is compared with, if `neg` is not read as it is: with objective=catalogue, all items or all but
+    #: the user's own.
     other_items: Others | None = None
+    #: The scores of all of the user's own items, with gradient.
     own_items: OwnItems | None = None
+    #: `rival(k)`: the similarity of row b's item and its k[b]-th negative, (B,), for k (B,).
     rival: Callable[[Tensor], Tensor] | None = None
 
     @property
@@ -88,6 +96,8 @@ class Scores:
 
 
 class Sizes(NamedTuple):
+    """The numbers of users and items, and the dimension of the vectors."""
+
     n_users: int
     n_items: int
     embedding_dim: int
@@ -136,44 +146,44 @@ class Twin(NamedTuple):
 
 @dataclass(frozen=True)
 class Loss:
-    """A registered loss. `function(s, p)`, or `function(s, p, state)` if it has a state, gives one number per row, (B,).
-
-    The trainer takes the mean of these numbers. `sampler` is the distribution of negatives in the loss's papers: uniform over
-    all items, or over the items that the user has not interacted with; None if the loss samples no negatives. If `unit_ball` is
-    set, vectors are kept in the ball of radius 1. `state(p, sizes, generator)` creates the state. `twin(p)` is the loss that
-    this one is equivalent to at parameters p, or None: losses with equal twins train the same model.
-
-    `over_catalogue` says whether the loss reads negatives only through `Scores.others` and `Scores.own`, so that it can be
-    computed on the whole catalogue (objective=catalogue).
-
-    `gradient_differs` is the reason why the gradient is not the derivative of the value, such as a part that is held
-    constant or an adversary that ascends; empty if it is the derivative.
-
-    `only_because` is the reason why the loss has no meaning with another similarity; empty if it has.
-
-    `families` are the groups of losses that it belongs to (`fitting/families.py`).
-
-    Two fields serve the estimates of time and memory before a run: `pace` is the time of a fit relative to most losses with the
-    same `needs`, and `whole_catalogue` says whether the loss calls `catalogue.of_all`, whose (B, n_items) arrays autograd
-    keeps.
-    """
+    """A registered loss: what `loss` takes beside the function."""
 
     name: str
+    #: A dataclass of the parameters.
     params: type
+    #: `function(s, p)`, or `function(s, p, state)` if it has a state, gives one number per row, (B,); the trainer takes their
+    #: mean.
     function: Callable[..., Tensor]
+    #: What the scores are: dot products, cosines, half cosines, or minus squared distances.
     similarity: Similarity
     title: str
+    #: The papers, such as "Wu et al., TOIS 2024, Eq. 8; Yang et al., KDD 2025".
     source: str
+    #: The groups of losses that it belongs to (`fitting/families.py`).
     families: tuple[str, ...] = ()
+    #: What it reads of `Scores` beside positives and negatives.
     needs: frozenset[Need] = frozenset()
+    #: The distribution of negatives in the loss's papers: uniform over all items, or over the items that the user has not
+    #: interacted with; None if the loss samples no negatives.
     sampler: Literal["uniform-all", "uniform-other"] | None = "uniform-other"
+    #: Whether vectors are kept in the ball of radius 1.
     unit_ball: bool = False
+    #: `state(p, sizes, generator)` creates the state.
     state: Callable[[Any, Sizes, torch.Generator], LossState] | None = field(default=None, repr=False)
+    #: `twin(p)` is the loss that this one is equivalent to at parameters p, or None: losses with equal twins train the same
+    #: model.
     twin: Callable[[Any], Twin | None] = lambda p: None
+    #: The time of a fit relative to most losses with the same `needs`, for estimates before a run.
     pace: float = 1.0
+    #: Whether the loss calls `catalogue.of_all`, whose (B, n_items) arrays autograd keeps, for estimates before a run.
     whole_catalogue: bool = False
+    #: Whether the loss reads negatives only through `Scores.others` and `Scores.own`, so that it can be computed on the whole
+    #: catalogue (objective=catalogue).
     over_catalogue: bool = False
+    #: The reason why the loss has no meaning with another similarity; empty if it has.
     only_because: str = ""
+    #: The reason why the gradient is not the derivative of the value, such as a part that is held constant or an adversary that
+    #: ascends; empty if it is the derivative.
     gradient_differs: str = ""
 
 
