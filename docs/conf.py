@@ -13,7 +13,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import method_pages
-import references
 import rooms
 from sphinx.util.fileutil import copy_asset
 
@@ -50,7 +49,7 @@ mathjax_path = "mathjax/tex-chtml.js"
 html_static_path = ["_static"]
 html_css_files = ["formulas.css"]
 
-GENERATED = {"methods": method_pages.overview, "references": references.page}
+GENERATED = {"methods": method_pages.overview, "references": method_pages.bibliography}
 MARKER = "<!-- made when the site is built -->"
 
 

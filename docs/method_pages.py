@@ -123,6 +123,15 @@ def overview() -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def bibliography() -> str:
+    """Return the list of all papers by their keys, each with the methods that name it."""
+    named = {key: [] for key in references()}
+    for each in (each for page in pages() for each in page.entries):
+        for key in keys(each.source):
+            named[key].append(f"[`{each.name}`](#method-{each.name})")
+    return "\n\n".join(f"**{key}**: {text} {' '.join(named[key])}" for key, text in references().items())
+
+
 def write(folder: Path) -> None:
     """Write a Markdown file per page."""
     folder.mkdir(exist_ok=True)
@@ -134,8 +143,8 @@ def markdown(page: Page) -> str:
     """Return the page: its docstring, and for each method the paper, the place on the leaderboard, commands and parameters."""
     text, names = page.docstring, {each.name for each in pages()}
     title = re.split(r"\. | \(|:|, (?=[a-z])", " ".join(text.split()))[0]
-    text = re.sub(r"\n(?=(?:paper|Differs from the papers?) )", "\n\n", text)
-    text = re.sub(r"\n\npaper ", "\n\n**From the paper to the code:** ", text)
+    text = re.sub(r"\npaper ", "\n\n**From the paper to the code:** ", text)
+    text = re.sub(r"\n(Differs from the papers?)\b", r"\n\n**\1**", text)
     for file in re.findall(r"`(\w+)\.py`", text):
         if (other := f"{page.name.partition('-')[0]}-{file}") in names:
             text = text.replace(f"`{file}.py`", f"[`{file}.py`]({other}.md)")

@@ -26,8 +26,3 @@ def references() -> dict[str, str]:
     style, markdown = find_plugin("pybtex.style.formatting", "unsrt")(), find_plugin("pybtex.backends", "markdown")()
     entries = parse_file(FILE).entries
     return {each.key: each.text.render(markdown) for each in style.format_entries(entries.values())}
-
-
-def page() -> str:
-    """Return the list of all papers, by their keys."""
-    return "\n\n".join(f"({key})=\n{text} `{key}`" for key, text in references().items())

@@ -125,7 +125,7 @@ def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
     only_because="its floor is the smallest value of a cosine",
     families=("softmax", "debiased"),
     title="Debiased InfoNCE: positives subtracted from the negatives",
-    source=f"{PAPER}, Eq. 7",
+    source=f"{PAPER}, Eq. 7; Chuang et al., NeurIPS 2020",
 )
 def debiased_infonce(s: Scores, p: DebiasedInfoNCE) -> Tensor:
     prior = class_prior(s, p)

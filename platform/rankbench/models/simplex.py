@@ -4,7 +4,7 @@ $$
 \begin{aligned}
 p_u &= \gamma u + (1 - \gamma) W_v a_u, \qquad a_u = \sum_{j \in I_u} \alpha_j e_j \\
 \alpha_j &= \frac{1}{|I_u|} \;\text{(mean)}, \qquad
-  \alpha = \operatorname{softmax}_j\bigl(u \cdot \tanh(W_k e_j + b_k)\bigr) \;\text{(user\_attention)}
+  \alpha = \operatorname{softmax}_j\bigl(u \cdot \tanh(W_k e_j + b_k)\bigr) \;\text{(user attention)}
 \end{aligned}
 $$
 
