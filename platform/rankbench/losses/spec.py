@@ -106,12 +106,14 @@ class Sizes(NamedTuple):
 class LossState(nn.Module):
     """What a loss remembers between batches, such as thresholds, margins or an adversary; trained and saved with the model.
 
-    Every parameter and buffer is part of a checkpoint. Weight decay does not apply to them. `of_users` names the buffers
-    (n_users, ...) whose row u changes only in batches of user u: of several workers, only the one with these batches knows it.
+    Every parameter and buffer is part of a checkpoint. Weight decay does not apply to them.
     """
 
+    #: Names of the buffers (n_users, ...) whose row u changes only in batches of user u: of several workers, only the one with
+    #: these batches knows it.
     of_users: tuple[str, ...] = ()
-    alone = False  # whether this epoch trains the state alone: the model rests, with its penalty and its encoder's own loss
+    #: Whether this epoch trains the state alone: the model rests, with its penalty and its encoder's own loss.
+    alone: bool = False
 
     def groups(self, learning_rate: float) -> list[dict[str, Any]]:
         """Parameter groups for the state's own Adam optimiser; `learning_rate` is that of the model."""
