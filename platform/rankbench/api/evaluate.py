@@ -11,7 +11,7 @@ import pandas as pd
 
 from rankbench.api.dataset import card_of
 from rankbench.api.execution import only_card_changes
-from rankbench.api.record_run import RecordedRun, chosen_metrics, send
+from rankbench.api.record_run import RecordedRun, chosen_metrics, send, sink_of_runs
 from rankbench.core.attempts import FolderAttempt, StoredAttempt
 from rankbench.core.environment import Environment, require_environment
 from rankbench.core.errors import ConfigError, require
@@ -100,7 +100,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         if isinstance(attempt, StoredAttempt):
             store_run(folder, attempt)
     if labels:
-        send(record, folder, f"{card.name} {record.arm}", (), environment, labels)
+        send(sink_of_runs(environment, labels), record, folder, f"{card.name} {record.arm}", ())
     return RecordedRun(record, folder, {}, False)
 
 

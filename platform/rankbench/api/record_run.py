@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from rankbench.experiment.job import Job, MethodConfig, configure
 from rankbench.experiment.options import MetricOptions, RunOptions
 from rankbench.experiment.outcome import Outcome
 from rankbench.experiment.run import run
+from rankbench.fitting.drive import Row
 from rankbench.fitting.method import ClosedForm
 from rankbench.schema.shared_sweeps import claimed_run, store_run
 from rankbench.sweeps.views.phases import err, phase_progress
@@ -69,8 +71,7 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
     Raises ConfigError, DataError and StorageError before the fit for what can be known then.
     """
     card, config = planned.card, planned.config
-    if labels:
-        tracking_uri(environment)  # what is wrong with it is said before the fit
+    sink = sink_of_runs(environment, labels) if labels else None  # a wrong address is refused before the fit
     require_writable(environment.results / "runs")
     if environment.results_store:
         environment.results_store.require_writable()
@@ -84,24 +85,30 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
     job = Job(card, (config,), part, metrics=planned.metrics, dtype=options.dtype, seed=options.seed, curve=options.curve)
     if isinstance(config.spec, ClosedForm) and options.address and options.spill is None:
         environment.require_folder_of_results("a closed form on a cluster", "give --spill with a folder that all nodes share")
-    with claimed_run(job.run_id(config), environment) as attempt:
-        outcome, execution = _fit(job, options, environment)
-        folder, kept, notes = _write(outcome, attempt, options.fresh, environment)
-    record = outcome.record
-    for note in notes:
-        err.print(note)
-    if options.memory and record.peak_memory_bytes > memory_bytes(options):
-        peak = record.peak_memory_bytes / 1e9
-        err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {options.memory}")
-    for problem in (record.interval_warning(), divergence(record.curve, record.params)):
-        if problem:
-            err.print(f"warning: {problem}")
-    if execution.checkpoints:
-        execution.checkpoints.clear()
-    if labels:
-        # A name that the user gives is the whole name of a single run.
-        name = "" if labels.name else run_name(record, tuple(planned.given), dataset=True)
-        send(record, folder, name, config.used, environment, labels)
+
+    def shown(record: RunRecord) -> dict[str, Any]:
+        """How MLflow shows the record: a name that the user gives is the whole name of a single run."""
+        name = "" if labels and labels.name else run_name(record, tuple(planned.given), dataset=True)
+        return {"folder": environment.results / "runs" / record.id, "name": name, "params": config.used}
+
+    with sink or nullcontext():
+        with claimed_run(job.run_id(config), environment) as attempt:
+            points = LivePoints(lambda record: sink.follow(record, **shown(record))) if sink else None
+            outcome, execution = _fit(job, options, environment, points)
+            folder, kept, notes = _write(outcome, attempt, options.fresh, environment)
+        record = outcome.record
+        for note in notes:
+            err.print(note)
+        if options.memory and record.peak_memory_bytes > memory_bytes(options):
+            peak = record.peak_memory_bytes / 1e9
+            err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {options.memory}")
+        for problem in (record.interval_warning(), divergence(record.curve, record.params)):
+            if problem:
+                err.print(f"warning: {problem}")
+        if execution.checkpoints:
+            execution.checkpoints.clear()
+        if sink:
+            send(sink, record, **shown(record))
     return RecordedRun(record, folder, planned.given, kept)
 
 
@@ -115,6 +122,21 @@ def chosen_metrics(options: MetricOptions) -> MetricSet:
     return metrics
 
 
+class LivePoints:
+    """The points of one fit, which are sent as its iterations end. `follow(record)` returns what takes new rows."""
+
+    def __init__(self, follow: Callable[[RunRecord], Callable[[Sequence[Row]], None]]):
+        self.follow, self.sent = follow, 0
+
+    def begin(self, record: RunRecord) -> None:
+        self.take = self.follow(record)
+
+    def curve(self, curve: Sequence[Row]) -> None:
+        """Take the curve so far. A fit that goes on from a checkpoint begins with all rows before it."""
+        self.take(curve[self.sent :])
+        self.sent = len(curve)
+
+
 def _cutoffs(text: str) -> tuple[int, ...]:
     try:
         cutoffs = tuple(sorted({int(word) for word in text.split(",")}))
@@ -125,7 +147,7 @@ def _cutoffs(text: str) -> tuple[int, ...]:
     return cutoffs
 
 
-def _fit(job: Job, options: RunOptions, environment: Environment) -> tuple[Outcome, Execution]:
+def _fit(job: Job, options: RunOptions, environment: Environment, points: LivePoints | None) -> tuple[Outcome, Execution]:
     (config,) = job.configs
     run_id = job.run_id(config)
     if not options.fresh:
@@ -138,7 +160,8 @@ def _fit(job: Job, options: RunOptions, environment: Environment) -> tuple[Outco
         open_execution(config.spec, options, checkpoints, spill, options.threads) as execution,
         phase_progress() as progress,
     ):
-        (outcome,) = run(job, environment, execution, progress)
+        live = (points.begin, points.curve) if points else ()
+        (outcome,) = run(job, environment, execution, progress, *live)
     return outcome, execution
 
 
@@ -175,13 +198,17 @@ def _write(
     return folder, kept, notes
 
 
-def send(record: RunRecord, folder: Path, name: str, used: Sequence[str], environment: Environment, labels: Labels) -> None:
-    """Send a record to MLflow as a run of the experiment `runs`."""
-    sink = MlflowSink(tracking_uri(environment), "runs", environment.results / "mlartifacts", _warn, labels=labels)
+def sink_of_runs(environment: Environment, labels: Labels) -> MlflowSink:
+    """Return what sends records to the experiment `runs`."""
+    return MlflowSink(tracking_uri(environment), "runs", environment.results / "mlartifacts", _warn, labels=labels)
+
+
+def send(sink: MlflowSink, record: RunRecord, folder: Path, name: str, params: Sequence[str]) -> None:
+    """Send a record to MLflow, and wait for the uploader."""
     with err.status("sending to MLflow") as line:
         sink.waiting = lambda left: line.update(f"sending to MLflow: {left} messages left")
         sink.open()
-        sink.send(record, folder, name, used)
+        sink.send(record, folder, name, params)
         sink.close()
 
 

@@ -72,14 +72,22 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
         views = sweep_views(folder.name, title_of(folder.name), metric, spec.report_metrics, searched, curves)
         sink.start_sweep(folder.name, facts, {"rankbench.question": spec.question}, published, views)
 
+    def shown(unit: Unit, record: RunRecord) -> dict[str, Any]:
+        """How MLflow shows a record of the unit."""
+        used = {unit.job.run_id(config): config.used for config in unit.job.configs}
+        arm = record.arm or record.method
+        name, tags = run_name(record, named.get(arm, ()), *several), {COLOUR: colours[arm]} if arm in colours else {}
+        about = {"folder": places[0].records / record.id, "name": name, "params": used.get(record.id), "tags": tags}
+        return about | {"first": metric}
+
+    def stage(progress: Progress) -> None:
+        progress.running.follow = lambda unit, record: sink.follow(record, **shown(unit, record))
+        display.stage(progress)
+
     def done(unit: Unit, finished: list[RunRecord]) -> None:
         display.done(unit, finished)
-        used = {unit.job.run_id(config): config.used for config in unit.job.configs}
         for record in finished:
-            arm = record.arm or record.method
-            name = run_name(record, named.get(arm, ()), *several)
-            tags = {COLOUR: colours[arm]} if arm in colours else {}
-            sink.send(record, places[0].records / record.id, name, used.get(record.id), first=metric, tags=tags)
+            sink.send(record, **shown(unit, record))
 
     def publish(folder: Path, written: list[Path]) -> None:
         places[0].publish(*(path.relative_to(folder).as_posix() for path in written))
@@ -93,7 +101,7 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
 
     with MlflowSink(tracking_uri(environment), spec.name, artifacts, display.warn, labels=labels) as sink:
         with display:
-            listener = Listener(display.accept, places.append, planned, display.stage, done, finished, display.warn)
+            listener = Listener(display.accept, places.append, planned, stage, done, finished, display.warn)
             folder, failed = run_sweep(request, listener)
         stored = read_sweep(folder)
         stored = replace(stored, compared=comparisons(stored))

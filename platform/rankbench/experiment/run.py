@@ -42,23 +42,37 @@ from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 from rankbench.tracking.environment import code_revision, peak_memory, reset_peak_memory
 from rankbench.tracking.record import Measured, RunRecord, per_user_table
 
+OnBegin = Callable[[RunRecord], object]
+
 
 def run(
-    job: Job, environment: Environment, execution: Execution | None = None, progress: Progress = ignore_progress
+    job: Job,
+    environment: Environment,
+    execution: Execution | None = None,
+    progress: Progress = ignore_progress,
+    on_begin: OnBegin = ignore_progress,
+    on_curve: Callable[[list[Row]], None] = ignore_progress,
 ) -> list[Outcome]:
     """Run a job and return one Outcome per configuration, in order. `progress(phase, done, total)` is called throughout.
 
-    All errors are passed on, except that failed allocations become a StorageError.
+    `on_begin` as in `run_stepwise`, `on_curve` as in `load_and_fit`. All errors are passed on, except that failed allocations
+    become a StorageError.
     """
-    return result_of(run_stepwise(job, environment, execution or Execution(), progress))
+    return result_of(run_stepwise(job, environment, execution or Execution(), progress, on_begin), on_curve)
 
 
 @singledispatch
 def run_stepwise(
-    job: Job, environment: Environment, execution: Execution, progress: Progress = ignore_progress
+    job: Job,
+    environment: Environment,
+    execution: Execution,
+    progress: Progress = ignore_progress,
+    on_begin: OnBegin = ignore_progress,
 ) -> Generator[list[Row] | Limit, None, list[Outcome]]:
     """Like `run`, but yield the curve so far after each iteration of an iterative method. Other kinds of jobs register how they
     are run, as an entry of a leaderboard does; they may yield limits of time, too.
+
+    `on_begin` is called before the fit, with what is known then of the record of the first configuration.
     """
     started_at, seconds = now(), dict[str, float]()
     code_revision(), package_fingerprint()  # asked now, because another revision may be checked out before the fit ends
@@ -71,6 +85,7 @@ def run_stepwise(
             holdout = dataset.split.holdout(job.measure_on, job.fit_on)
             require_fold_in(job.configs, holdout, X, job.card.name)
         execution = _with_own_spill_folder(job, execution)
+        on_begin(base_record(job, job.configs[0], describe(dataset), started_at))
         with _timed(seconds, "fit"):
             fitted = yield from _fit(job, dataset, X, execution, progress, holdout, (dataset.fingerprint, job.fit_on))
         seconds["fit"] -= fitted.paused

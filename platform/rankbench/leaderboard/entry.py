@@ -35,7 +35,7 @@ from rankbench.experiment.execution import Execution, Limit, ignore_progress
 from rankbench.experiment.fit import Progress, fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, failure, now
-from rankbench.experiment.run import require_fold_in, run_stepwise
+from rankbench.experiment.run import OnBegin, require_fold_in, run_stepwise
 from rankbench.experiment.watch import ValidationSet, ranked, valid_users
 from rankbench.fitting.drive import Validation, result_of
 from rankbench.fitting.method import Iterative
@@ -104,7 +104,11 @@ class NotApplicableError(ConfigError):
 
 @run_stepwise.register
 def run_entry(
-    job: EntryJob, environment: Environment, execution: Execution, progress: Progress = ignore_progress
+    job: EntryJob,
+    environment: Environment,
+    execution: Execution,
+    progress: Progress = ignore_progress,
+    on_begin: OnBegin = ignore_progress,
 ) -> Generator[Limit, None, list[Outcome]]:
     """Run an entry. All errors are those of the fits, but that the method cannot be measured here is an outcome."""
     with memory_errors_are_clear(job.title), guarded(job.title), threads.pinned(execution.n_threads):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rankbench.cluster.session import host_and_port, require_reachable, session
 from rankbench.core.environment import Environment
@@ -219,13 +220,18 @@ def reproduce(
     views = [seeds_view(SWEEP, SWEEP, metrics_shown[0], metrics_shown, curves=True)]
     sink.start_sweep(SWEEP, facts, {"rankbench.question": "How near are measured numbers to published ones?"}, {}, views)
 
-    def on_records(unit: Unit, records: list[RunRecord], folder: Path, rows: list[Sequence[PaperRow]]) -> None:
+    def shown(unit: Unit, record: RunRecord, folder: Path) -> dict[str, Any]:
         used = {unit.job.run_id(config): config.used for config in unit.job.configs}
-        for record, served in zip(records, rows, strict=True):
-            name, tags = run_name(record, (), True, False), published_tags(record, served)
-            sink.send(record, folder / record.id, name, used.get(record.id), first=metrics_shown[0], tags=tags)
+        name = run_name(record, (), True, False)
+        return {"folder": folder / record.id, "name": name, "params": used.get(record.id), "first": metrics_shown[0]}
 
-    budgeted = BudgetedRun(plan.evidence, options.search_seconds, told, on_records, running or Running())
+    def on_records(unit: Unit, records: list[RunRecord], folder: Path, rows: list[Sequence[PaperRow]]) -> None:
+        for record, served in zip(records, rows, strict=True):
+            sink.send(record, **shown(unit, record, folder), tags=published_tags(record, served))
+
+    running = running or Running()
+    running.follow = lambda unit, record: sink.follow(record, **shown(unit, record, records_folder(environment)))
+    budgeted = BudgetedRun(plan.evidence, options.search_seconds, told, on_records, running)
     deadline = None if budget is None else started + budget
     try:
         with session(options.address, available_cpus(), gpus=plan.on_gpu) as cluster:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from rankbench.fitting.drive import Row
 from rankbench.fitting.method import Iterative
 from rankbench.sweeps.units import Unit
+from rankbench.tracking.record import RunRecord
 
 # A fit is silent if it has not reported for so many seconds, and for so many times the longest time between two reports before.
 SILENT, TIMES = 600.0, 10
@@ -79,16 +81,19 @@ class OutOfTime(KeyboardInterrupt):
 class Running:
     """The fits of one call of `run_units` that run now, and the number of those that have ended, `ended` of `of`.
 
-    `on_change` is called when a fit starts, reports and ends, and also in between. After the `deadline` (time.monotonic), if
+    `on_change` is called when a fit starts, reports and ends, and also in between. `follow` is called with what is known of the
+    record of a fit that runs, and returns what takes new rows of its curve. After the `deadline` (time.monotonic), if
     there is one, the call ends with OutOfTime unless all fits have ended.
     """
 
     def __init__(self, on_change: Callable[[], None] = lambda: None):
         self.on_change = on_change
+        self.follow: Callable[[Unit, RunRecord], Callable[[Sequence[Row]], None]] = lambda unit, record: lambda rows: None
         self.deadline: float | None = None
         self.over = False  # whether the deadline has ended a call
         self.of = self.ended = 0
         self._fits: dict[str, RunningFit] = {}
+        self._take: dict[str, Callable[[Sequence[Row]], None]] = {}
 
     @property
     def fits(self) -> list[RunningFit]:
@@ -124,9 +129,19 @@ class Running:
             self._fits[trial].report(iteration, valid, place)
             self.on_change()
 
+    def begin(self, trial: str, unit: Unit, record: RunRecord) -> None:
+        """Take what is known of the record of a fit before its end."""
+        self._take[trial] = self.follow(unit, record)
+
+    def add(self, trial: str, rows: Sequence[Row]) -> None:
+        """Pass new rows of a curve on."""
+        if take := self._take.get(trial):
+            take(rows)
+
     def leave(self, trial: str) -> None:
         """Remove a fit that does not run any more."""
         self._fits.pop(trial, None)
+        self._take.pop(trial, None)
 
     def end(self) -> None:
         """Count a fit that has ended, or was not needed."""

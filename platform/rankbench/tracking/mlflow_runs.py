@@ -18,7 +18,16 @@ from rankbench.core.markdown import without_tags
 from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.run_fields import dataset_inputs, metric_key, record_metrics, record_params, record_tags, run_name
 from rankbench.tracking.saved_views import view_links
-from rankbench.tracking.spool import ArmMessage, EntryMessage, Message, Placed, RunMessage, SweepEnd, SweepStart
+from rankbench.tracking.spool import (
+    ArmMessage,
+    CurveMessage,
+    EntryMessage,
+    Message,
+    Placed,
+    RunMessage,
+    SweepEnd,
+    SweepStart,
+)
 
 PARENT = "mlflow.parentRunId"
 SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made
@@ -26,7 +35,9 @@ KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"  # MLflow t
 RUN = "rankbench.run"  # the tag with the id of what was measured
 CONTENT = "rankbench.content"  # the tag of an arm with a hash of what was sent of it
 MEASURED = "rankbench.started_at"  # the tag with the time at which its record began
-FAILED = "FAILED"
+LIVE = "rankbench.live"  # the tag of a run whose fit has no record yet: it runs, or was interrupted
+FAILED, KILLED = "FAILED", "KILLED"
+POINTS = 1000  # the most that MLflow takes in a request
 STATUS = {"finished": "FINISHED", "stopped": "KILLED"}  # status of a record → of a run; any other is FAILED
 
 
@@ -41,6 +52,7 @@ class MlflowRuns:
         self._experiments: dict[str, str] = {}
         self._parents: dict[str, str | None] = {}  # runs that users chose → their experiment, None if there is no such run
         self._sweeps: dict[tuple[str, str], Any] = {}
+        self._live: dict[tuple[str, str, int], str] = {}  # experiment, id and start of a fit that runs → its run
 
     def take(self, message: Message) -> None:
         """Write the message to the store. Raises DataError if its record is missing or damaged, and errors of MLflow."""
@@ -56,6 +68,36 @@ class MlflowRuns:
                 self._entry(message)
             case ArmMessage():
                 self._arm(message)
+            case CurveMessage():
+                self._points(message)
+
+    def _points(self, message: CurveMessage) -> None:
+        """Log points of a fit that runs. A run shows one attempt at a fit: an earlier one, which was interrupted or lost its
+        worker, is deleted, because its points may come again at other times.
+        """
+        experiment, chosen = self.place(message)
+        key = experiment, message.id, message.started
+        if key not in self._live:
+            sweep, parent = self._above(message, message.stage, chosen)
+            runs = self._found(experiment, message.id, message.sweep, sweep, parent)
+            live, over = _parted(runs)
+            if any(_begun(run) >= message.started for run in over) or any(_begun(run) > message.started for run in live):
+                return  # it is over, or a later attempt runs
+            run = self._only(run for run in live if _begun(run) == message.started)
+            if run is None and message.ended:
+                return
+            self._delete(each for each in live if _begun(each) < message.started)
+            if run is None:
+                own = {RUN: message.id, LIVE: "true"} | ({OF_SWEEP: message.sweep} if message.sweep else {})
+                run = self._new(experiment, parent, message.started, message.name, message.tags | own)
+                self.log(run.info.run_id, {}, message.params, message.started)
+            self._live[key] = run.info.run_id
+        self._log_curve(self._live[key], message.rows, message.started)
+        if message.ended:
+            run = self.client.get_run(self._live.pop(key))
+            # The message of a process that was killed was written when the fit began.
+            last = message.started + int(1000 * run.data.metrics.get(metric_key("curve", "seconds"), 0))
+            self.client.set_terminated(run.info.run_id, KILLED, end_time=max(last, message.time))
 
     def _entry(self, message: EntryMessage) -> None:
         experiment, parent = self.place(message)
@@ -64,10 +106,11 @@ class MlflowRuns:
         status = STATUS["finished"] if not message.reason else FAILED
         if run is not None and run.info.status == status:
             return
+        tags = message.tags | {RUN: message.id} | ({"rankbench.error": message.reason} if message.reason else {})
         if run is None:
-            own = {RUN: message.id} | ({PARENT: parent} if parent else {})
-            own |= {"rankbench.error": message.reason} if message.reason else {}
-            run = self.client.create_run(experiment, start_time=message.started, run_name=message.name, tags=message.tags | own)
+            run = self._new(experiment, parent, message.started, message.name, tags)
+        elif LIVE in run.data.tags:
+            self._complete(run, message.name, tags)
         self.log(run.info.run_id, message.metrics, message.params, ended)
         self.client.set_terminated(run.info.run_id, status, end_time=ended)
 
@@ -84,9 +127,9 @@ class MlflowRuns:
         if run is not None and run.info.status == status:
             return
         if run is None:
-            own = {RUN: message.id, CONTENT: content, OF_SWEEP: message.sweep} | ({PARENT: parent} if parent else {})
+            own = {RUN: message.id, CONTENT: content, OF_SWEEP: message.sweep}
             own |= {"rankbench.error": message.reason} if message.reason else {}
-            run = self.client.create_run(experiment, start_time=message.started, run_name=message.name, tags=message.tags | own)
+            run = self._new(experiment, parent, message.started, message.name, message.tags | own)
         run_id = run.info.run_id
         self.log(run_id, message.metrics, message.params, ended)
         self._log_curve(run_id, message.curve, message.started)
@@ -100,37 +143,41 @@ class MlflowRuns:
         self.client.set_terminated(run_id, status, end_time=ended)
 
     def _run(self, message: RunMessage, record: RunRecord, folder: Path) -> None:
-        from mlflow.entities import RunTag
-
         experiment, chosen = self.place(message)
-        sweep = self._sweep(message).info.run_id if message.sweep else None
-        # Final runs lie beside each other until the sweep ends, because MLflow's table and charts leave out the children of a
-        # collapsed parent.
-        parent = chosen if record.stage == "final" else sweep or chosen
+        sweep, parent = self._above(message, record.stage, chosen)
         # The time of the run, not of its delivery, so that a metric sent twice is the same metric.
-        started = int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else message.time
+        started = _milliseconds(record.started_at) if record.started_at else message.time
         ended = started + int(1000 * sum(record.seconds.values()))
         status = STATUS.get(record.status, FAILED)
-        run = self._find_record(experiment, record.id, message.sweep, sweep, parent)
-        if run is not None and run.info.status == status:
-            # A run that failed first keeps its start; runs of earlier versions have no tag.
-            measured = run.data.tags.get(MEASURED)
-            if not record.finished or (run.info.start_time == started if measured is None else measured == record.started_at):
-                return
-            self.client.delete_run(run.info.run_id)  # of a record that was replaced
+        live, over = _parted(self._found(experiment, record.id, message.sweep, sweep, parent))
+        run = self._only(over)
+        sent = run is not None and run.info.status == status
+        if sent and (not record.finished or _begun(run) == started):
+            self._delete(live)
+            return
+        if sent:
+            self._delete([run])  # of a record that was replaced
             run = None
+        # A finished fit has all points in its record; of another one those stay that have arrived.
+        own = [each for each in live if not record.finished or _begun(each) == started][-1:]
+        self._delete([each for each in live if each not in own])
         tags = record_tags(record, folder) | message.tags | ({OF_SWEEP: message.sweep} if message.sweep else {})
-        if run is None:
-            own = {PARENT: parent} if parent else {}
-            name = message.name or run_name(record, record.params)
-            run = self.client.create_run(experiment, start_time=started, run_name=name, tags=tags | own)
+        name, known = message.name or run_name(record, record.params), set[int]()
+        if own:
+            self._delete([run] if run is not None else [])  # it failed before
+            (run,) = own
+            ended = ended if record.finished else message.time
+            known = {point.step for point in self.client.get_metric_history(run.info.run_id, metric_key("curve", "seconds"))}
+            known -= {max(known, default=0)}  # the validation metric may have come later than the rest of the last row
+            self._complete(run, name, tags)
+        elif run is None:
+            run = self._new(experiment, parent, started, name, tags)
         elif record.finished and "rankbench.error" in run.data.tags:
-            # It failed before, when fewer tags were known, and was run again.
-            self.client.delete_tag(run.info.run_id, "rankbench.error")
-            self.client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+            self._complete(run, name, tags)  # it failed before, when fewer tags were known, and was run again
+        started = started if record.finished else run.info.start_time
         run_id = run.info.run_id
         self.log(run_id, record_metrics(record, message.first), record_params(record, message.params), ended)
-        self._log_curve(run_id, record.curve, started)
+        self._log_curve(run_id, [row for row in record.curve if row["iteration"] not in known], started)
         if inputs := dataset_inputs(record):
             self.client.log_inputs(run_id, datasets=inputs)
         for path in sorted(folder.glob("*")):
@@ -138,23 +185,53 @@ class MlflowRuns:
             if path.suffix == ".json" or record.stage != "search":
                 self.client.log_artifact(run_id, str(path))
         self.client.set_terminated(run_id, status, end_time=ended)
-        # A slow server may have carried out a request after its timeout: `_find_record` deletes such duplicates.
-        self._find_record(experiment, record.id, message.sweep, sweep, parent)
+        # A slow server may have carried out a request after its timeout: `_only` deletes such duplicates.
+        self._only(self._found(experiment, record.id, message.sweep, sweep, parent))
 
-    def _log_curve(self, run_id: str, curve: Iterable[Mapping[str, float]], started: int) -> None:
+    def _above(self, message: RunMessage | CurveMessage, stage: str, chosen: str | None) -> tuple[str | None, str | None]:
+        """Return the run of the sweep of a message, and the parent of its own run."""
+        sweep = self._sweep(message).info.run_id if message.sweep else None
+        # Final runs lie beside each other until the sweep ends, because MLflow's table and charts leave out the children of a
+        # collapsed parent.
+        return sweep, chosen if stage == "final" else sweep or chosen
+
+    def _new(self, experiment: str, parent: str | None, started: int, name: str, tags: dict[str, str]) -> Any:
+        own = {PARENT: parent} if parent else {}
+        return self.client.create_run(experiment, start_time=started, run_name=name, tags=tags | own)
+
+    def _complete(self, run: Any, name: str, tags: dict[str, str]) -> None:
+        """Give a run that was made before its fit ended what is known at the end."""
+        from mlflow.entities import RunTag
+
+        run_id = run.info.run_id
+        if name != run.info.run_name:
+            self.client.update_run(run_id, name=name)
+        self.client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+        for key in ({LIVE, "rankbench.error"} - set(tags)) & set(run.data.tags):
+            self.client.delete_tag(run_id, key)
+
+    def _delete(self, runs: Iterable[Any]) -> None:
+        for run in runs:
+            self.client.delete_run(run.info.run_id)
+
+    def _log_curve(self, run_id: str, rows: Iterable[Mapping[str, float]], started: int) -> None:
         """Log one point per iteration. Its training seconds, without evaluation, are a metric, and its time after the start."""
         from mlflow.entities import Metric
 
-        points = []
-        for row in curve:
+        batch: list[Metric] = []
+        for row in rows:
             at, step = started + int(1000 * row["seconds"]), int(row["iteration"])
-            points += [
+            points = [
                 Metric(metric_key("curve", name), value, at, step)
                 for name, value in row.items()
                 if name != "iteration" and math.isfinite(value)
             ]
-        for start in range(0, len(points), 1000):
-            self.client.log_batch(run_id, metrics=points[start : start + 1000])
+            if len(batch) + len(points) > POINTS:  # rows stay whole
+                self.client.log_batch(run_id, metrics=batch)
+                batch = []
+            batch += points
+        if batch:
+            self.client.log_batch(run_id, metrics=batch)
 
     def _start(self, message: SweepStart) -> None:
         run = self._sweep(message, message.tags, message.name)
@@ -236,16 +313,16 @@ class MlflowRuns:
         # The uploader of another results folder was faster.
         return self.client.get_experiment_by_name(name).experiment_id
 
-    def _find_record(self, experiment: str, record: str, sweep_id: str | None, sweep: str | None, parent: str | None) -> Any:
-        """Return the run of a record under `parent`, or of the sweep, whose final runs become children of their arm. Earlier
+    def _found(self, experiment: str, id: str, sweep_id: str | None, sweep: str | None, parent: str | None) -> list[Any]:
+        """Return the runs of a record under `parent`, or of the sweep, whose final runs become children of their arm. Earlier
         versions made all of them children of `sweep`.
         """
         found = []
-        for run in self._tagged(experiment, RUN, record):
+        for run in self._tagged(experiment, RUN, id):
             above, of = run.data.tags.get(PARENT), run.data.tags.get(OF_SWEEP)
             if (of == sweep_id and (sweep_id is not None or above == parent)) or (sweep is not None and above == sweep):
                 found.append(run)
-        return self._only(found)
+        return found
 
     def _tagged(self, experiment: str, tag: str, value: str) -> list[Any]:
         return list(self.client.search_runs([experiment], filter_string=f"tags.`{tag}` = '{value}'"))
@@ -265,6 +342,22 @@ class MlflowRuns:
         batch = [Metric(name, value, time, 0) for name, value in metrics.items() if math.isfinite(value)]
         words = [Param(name, str(value)[:6000]) for name, value in params.items() if value is not None]
         self.client.log_batch(run_id, metrics=batch, params=words)
+
+
+def _milliseconds(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp() * 1000)
+
+
+def _begun(run: Any) -> int:
+    """When the attempt began that a run shows, in ms since 1970: a run that failed first keeps its start."""
+    measured = run.data.tags.get(MEASURED)  # runs of earlier versions have no such tag
+    return _milliseconds(measured) if measured else run.info.start_time
+
+
+def _parted(runs: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the runs of fits without a record, the oldest first, and the others."""
+    runs = sorted(runs, key=_begun)
+    return [run for run in runs if LIVE in run.data.tags], [run for run in runs if LIVE not in run.data.tags]
 
 
 def _folder_of(artifacts: Path, experiment: str) -> Path:

@@ -1,6 +1,7 @@
 """Send records to MLflow as runs for browsing. No run fails because of the store, and none waits for it for long.
 
-A run or sweep only writes small files (spool.py), which an uploader process sends. At its end it waits for the uploader: at
+A run or sweep only writes small files (spool.py), which an uploader process sends: records as they are finished, and points of
+the fits that run (live_fits.py). At its end it waits for the uploader: at
 most PATIENCE seconds while the store accepts nothing, at most LIMIT in all. The messages that are left stay in the spool for
 the next command or `rankbench tracking sync`.
 """
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +23,29 @@ from rankbench.core.redaction import without_password
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.labels import Labels
+from rankbench.tracking.live_fits import LiveFits, now
 from rankbench.tracking.record import RunRecord
+from rankbench.tracking.run_fields import record_params, record_tags
 from rankbench.tracking.saved_views import PRIMARY_METRIC, View
-from rankbench.tracking.spool import ArmMessage, EntryMessage, Message, RunMessage, Spool, SweepEnd, SweepStart
+from rankbench.tracking.spool import (
+    ArmMessage,
+    CurveMessage,
+    EntryMessage,
+    Message,
+    RunMessage,
+    Spool,
+    SweepEnd,
+    SweepStart,
+)
 
 __all__ = ["LIMIT", "PATIENCE", "MlflowSink", "tracking_uri"]
 
 log = logging.getLogger(__name__)
 
 PATIENCE, LIMIT = 10.0, 30.0  # seconds; a local store accepts about thirty runs per second
+LAST_WORDS = 3.0  # seconds for saying that fits were interrupted, after an error or Ctrl-C
+
+Rows = Sequence[Mapping[str, float]]
 
 
 @dataclass
@@ -48,6 +64,8 @@ class MlflowSink:
     waiting: Callable[[int], None] = lambda left: None
     labels: Labels = field(default_factory=Labels)
     _delivery: Delivery | None = None
+    _live: LiveFits = field(init=False)
+    _opening: threading.Lock = field(default_factory=threading.Lock)
     _sweep: str | None = None
     _published: dict[str, str] = field(default_factory=dict)
     _sent: set[str] = field(default_factory=set)
@@ -55,11 +73,17 @@ class MlflowSink:
     _unwritten: int = 0
     _write_error: str = ""
 
+    def __post_init__(self) -> None:
+        self._live = LiveFits(self.spool, self.open)
+
     def __enter__(self) -> MlflowSink:
         return self
 
     def __exit__(self, *_: object) -> None:
+        interrupted = self._live.close()
         if self._delivery is not None:
+            if interrupted:
+                self._delivery.finish(lambda: sum(path.exists() for path in interrupted), LAST_WORDS, LAST_WORDS)
             self._delivery.stop()
             self._delivery = None
 
@@ -68,19 +92,22 @@ class MlflowSink:
         return Spool(self.artifacts.parent / "spool")
 
     def open(self) -> bool:
-        """Start the uploader, which connects and creates the tables of a new store. Returns False if no process starts, and
-        without MLflow, when messages wait until it is installed.
+        """Start the uploader, unless it runs; it connects and creates the tables of a new store. Returns False if no process
+        starts, and without MLflow, when messages wait until it is installed.
         """
         if not installed("tracking"):
             return False
-        try:
-            self._delivery = Delivery(self.uri, self.artifacts)
-            self._delivery.start()
-        except OSError as error:
-            self._delivery = None
-            self.warn(f"tracking: no uploader ({error.strerror}); messages wait in {self.spool.folder}")
-            return False
-        return True
+        with self._opening:
+            if self._delivery is not None:
+                return True
+            try:
+                delivery = Delivery(self.uri, self.artifacts)
+                delivery.start()
+            except OSError as error:
+                self.warn(f"tracking: no uploader ({error.strerror}); messages wait in {self.spool.folder}")
+                return False
+            self._delivery = delivery
+            return True
 
     def start_sweep(
         self,
@@ -98,12 +125,12 @@ class MlflowSink:
         self._sweep = sweep_id
         self._published = {f"rankbench.{name}": str(value) for name, value in (published or {}).items() if value is not None}
         texts = {name: str(value) for name, value in params.items() if value is not None}
-        views, now = list(views), _now()
+        views, time = list(views), now()
         primary = {PRIMARY_METRIC: views[0].order_by} if views else {}
         self._put(
             SweepStart(
                 **self._place(), sweep=sweep_id, params=texts, tags=tags | self._published | self.labels.tags,
-                name=self.labels.name, experiment_tags=dict(view.tag(now) for view in views) | primary,
+                name=self.labels.name, experiment_tags=dict(view.tag(time) for view in views) | primary,
             )
         )  # fmt: skip
 
@@ -123,24 +150,43 @@ class MlflowSink:
         """
         if record.id not in self._sent:
             self._sent.add(record.id)
+            self._live.end(record.id)
             self._put(
                 RunMessage(
-                    **self._place(), record=self._relative(folder), sweep=self._sweep,
-                    tags=self._published | dict(tags or {}) | self.labels.tags, name=f"{self.labels.name} {name}".strip(),
-                    params=None if params is None else list(params), first=first,
+                    **self._place(), record=self._relative(folder), sweep=self._sweep, tags=self._tags(tags),
+                    name=self._name(name), params=None if params is None else list(params), first=first,
                 )
             )  # fmt: skip
 
+    def follow(
+        self,
+        record: RunRecord,
+        folder: Path,
+        name: str = "",
+        params: Iterable[str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        **_: Any,
+    ) -> Callable[[Rows], None]:
+        """Return a function that sends new rows of the curve of a fit while it runs, and costs it no time. `record`: what is
+        known of its record; the rest as in `send`, whose run it will be.
+        """
+        known = {key: str(value) for key, value in record_params(record, params).items() if value is not None}
+        about = CurveMessage(
+            **self._place(), id=record.id, started=int(datetime.fromisoformat(record.started_at).timestamp() * 1000), rows=[],
+            name=self._name(name), tags=record_tags(record, folder) | self._tags(tags), params=known, sweep=self._sweep,
+            stage=record.stage,
+        )  # fmt: skip
+        return lambda rows: self._live.add(about, rows)
+
     def send_entry(self, id: str, name: str, tags: dict[str, str], **shown: Any) -> None:
         """Send what has no record. `shown`: the other fields of `spool.EntryMessage`."""
-        labels = self.labels
-        self._put(EntryMessage(**self._place(), id=id, name=f"{labels.name} {name}".strip(), tags=tags | labels.tags, **shown))
+        self._put(EntryMessage(**self._place(), id=id, name=self._name(name), tags=tags | self.labels.tags, **shown))
 
     def send_arm(self, id: str, name: str, tags: dict[str, str], **shown: Any) -> None:
         """Send the means of an arm of the sweep. `shown`: the other fields of `spool.ArmMessage`."""
-        labels, sweep = self.labels, self._sweep or ""
-        own = {"id": f"{sweep} {id}", "sweep": sweep, "name": f"{labels.name} {name}".strip()}
-        self._put(ArmMessage(**self._place(), **own, tags=tags | self._published | labels.tags, **shown))
+        sweep = self._sweep or ""
+        own = {"id": f"{sweep} {id}", "sweep": sweep, "name": self._name(name)}
+        self._put(ArmMessage(**self._place(), **own, tags=self._tags(tags), **shown))
 
     def finish_sweep(self, files: list[Path], ok: bool, note: str = "") -> None:
         """Close the parent run, with its report files and a description in Markdown; then `close`."""
@@ -150,6 +196,7 @@ class MlflowSink:
 
     def close(self) -> None:
         """Wait for the uploader within the limits above, and warn once about what was not sent."""
+        self._messages += self._live.close()
         if self._delivery is not None:
             self._delivery.finish(self._left, PATIENCE, LIMIT, self.waiting)
             if self._delivery.note:
@@ -174,7 +221,13 @@ class MlflowSink:
         labels = self.labels
         named = labels.experiment or self.experiment
         chosen = None if labels.experiment else labels.experiment_id
-        return {"experiment": named, "experiment_id": chosen, "parent": labels.parent, "time": _now()}
+        return {"experiment": named, "experiment_id": chosen, "parent": labels.parent, "time": now()}
+
+    def _tags(self, tags: Mapping[str, str] | None) -> dict[str, str]:
+        return self._published | dict(tags or {}) | self.labels.tags
+
+    def _name(self, name: str) -> str:
+        return f"{self.labels.name} {name}".strip()
 
     def _left(self) -> int:
         return sum(path.exists() for path in self._messages)
@@ -193,7 +246,3 @@ class MlflowSink:
         if not path.absolute().is_relative_to(root.absolute()):
             path, root = path.resolve(), root.resolve()
         return os.path.relpath(path, root)
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

@@ -236,6 +236,11 @@ def read_record(folder: Path) -> RunRecord:
     return record
 
 
+def record_of(content: dict[str, Any]) -> RunRecord:
+    """Return the record that `record_content` wrote, of a fit that may not have ended. Raises ValidationError."""
+    return _schema().validate_python(content)
+
+
 @cache
 def _schema() -> TypeAdapter[RunRecord]:
     return TypeAdapter(RunRecord)

@@ -7,16 +7,20 @@ needs, or the folder of a record relative to the results. So it may be delivered
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter, ValidationError
 
 from rankbench.core.errors import DataError
 from rankbench.core.files import write_json
+
+LIVE, LOCK = "live", "lock"  # the folder of what processes leave behind if they are killed, and the lock of each of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +115,27 @@ class ArmMessage(Placed):
     kind: Literal["arm"] = "arm"
 
 
-Message = RunMessage | SweepStart | SweepEnd | EntryMessage | ArmMessage
+@dataclass(frozen=True, kw_only=True)
+class CurveMessage(Placed):
+    """New points of a fit that runs, and all that its run shows before its end. `id` is that of the run.
+
+    `started`: ms since 1970; each attempt at a fit has another one. `rows`: of the curve. `stage`: as in its record. `ended`:
+    nobody goes on with the fit, and it has no record.
+    """
+
+    id: str
+    started: int
+    name: str
+    tags: dict[str, str]
+    params: dict[str, str]
+    rows: list[dict[str, float]]
+    sweep: str | None = None
+    stage: str = ""
+    ended: bool = False
+    kind: Literal["curve"] = "curve"
+
+
+Message = RunMessage | SweepStart | SweepEnd | EntryMessage | ArmMessage | CurveMessage
 
 _FORMAT = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 _STAMP_LOCK = threading.Lock()
@@ -131,9 +155,21 @@ class Spool:
 
     def put(self, message: Message) -> Path:
         """Write a message and return its file. Raises OSError or StorageError if that fails."""
-        path = self.folder / f"{_stamp():020d}-{os.getpid()}.json"
-        write_json(path, asdict(message))
-        return path
+        return write_json(self._next(), asdict(message))
+
+    def _next(self) -> Path:
+        return self.folder / f"{_stamp():020d}-{os.getpid()}.json"
+
+    def inherit(self) -> None:
+        """Make messages of what processes left in the folder `LIVE` for the time after them, if they have ended."""
+        for left in self.folder.glob(f"{LIVE}/[!.]*"):
+            try:
+                with FileLock(left / LOCK, timeout=0):
+                    for path in sorted(left.glob("[!.]*.json")):
+                        path.rename(self._next())
+            except Timeout:
+                continue
+            shutil.rmtree(left, ignore_errors=True)
 
     def waiting(self) -> list[Path]:
         """Return the messages, oldest first, without the incomplete files of killed writers."""

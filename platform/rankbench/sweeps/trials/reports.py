@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,14 @@ from ray.tune.experiment import Trial
 
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.units import Unit
+from rankbench.tracking.record import record_of
 
 ITERATION, VALID = "rankbench/iteration", "rankbench/valid"  # in a result; with a prefix, since Tune has names of its own
+BEGUN, ROWS = "rankbench/begun", "rankbench/rows"  # JSON: what is known of the record, in the first report, and new rows
 
 
 class Reports(tune.Callback):
-    """Tells `running` which units run, and how far they are. `unit_of` returns the unit of a trial."""
+    """Tells `running` which units run, how far they are, and rows of their curves. `unit_of` returns the unit of a trial."""
 
     def __init__(self, unit_of: Callable[[Trial], Unit], running: Running):
         self.unit_of, self.running = unit_of, running
@@ -31,6 +34,11 @@ class Reports(tune.Callback):
         if ITERATION in result:
             place = f"host {result.get('hostname')}, process {result.get('pid')}"
             self.running.report(trial.trial_id, int(result[ITERATION]), result.get(VALID), place)
+        if BEGUN in result:
+            record = record_of(json.loads(result[BEGUN]))
+            self.running.begin(trial.trial_id, self.unit_of(trial), record)
+        if ROWS in result:
+            self.running.add(trial.trial_id, json.loads(result[ROWS]))
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self.running.step()

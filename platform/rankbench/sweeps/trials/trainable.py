@@ -32,13 +32,15 @@ from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trials.limits import OVERDUE, Limits
-from rankbench.sweeps.trials.reports import ITERATION, VALID
+from rankbench.sweeps.trials.reports import BEGUN, ITERATION, ROWS, VALID
 from rankbench.sweeps.units import AdaptiveSearch, Unit
+from rankbench.tracking.record import RunRecord, record_content
 
 CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records
 SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit
 MOUNTED = 300.0  # seconds until a node that joins must see the results
-REPORT_EVERY = 10.0  # seconds between two reports of how far a fit is
+REPORT_EVERY, RARELY = 2.0, 10.0  # least and most seconds between two reports of how far a fit is
+SHARE = 0.005  # of its time that a fit may wait for the driver after reports, unless it reports rarely
 EVALUATIONS = "rankbench/evaluations"  # with a prefix, since Tune gives some plain names a meaning
 
 
@@ -56,7 +58,7 @@ class UnitTrainable(tune.Trainable):
 
     `config` is {"unit": position in `planned.units`} for a planned unit, and {"search": position in `searches`, "values": drawn
     parameters} for one of an adaptive search; "nodes" is the number of nodes that the trial has reserved. The trial sometimes
-    reports its iteration and, with `prunes`, each evaluation on the validation set.
+    reports its iteration and the new rows of its curve, with `prunes` after each evaluation on the validation set.
     """
 
     def setup(  # type: ignore[override]  # Tune passes the arguments of `with_parameters`, too
@@ -91,8 +93,9 @@ class UnitTrainable(tune.Trainable):
         self._checkpoints = self.store.folder / CHECKPOINTS / self.unit.run_id
         self.limits = Limits(self.store.folder / OVERDUE / self.unit.run_id)
         self.written: set[str] = set()  # ids of the records of settings that are measured
-        self.reported = 0  # number of evaluations that the driver already has
-        self.reported_at = time.monotonic()
+        self.begun: list[RunRecord] = []  # what is known of its record, until it is reported
+        self.reported, self.rows_reported = 0, 0  # number of evaluations and of rows that the driver already has
+        self.reported_at, self.every = time.monotonic(), REPORT_EVERY
 
     def step(self) -> dict[str, Any]:
         """Run to the next report, or to the next evaluation after which the scheduler may stop the trial, or to the end."""
@@ -100,6 +103,9 @@ class UnitTrainable(tune.Trainable):
             _require_visible(self.store)
             self.records = self.store.trial(self.unit.run_id, self.unit.ids)
             self.run = self._start()
+        else:
+            waited = time.monotonic() - self.reported_at
+            self.every = min(max(REPORT_EVERY, waited / SHARE), RARELY)
         try:
             for curve in self.run:
                 if isinstance(curve, Limit):
@@ -110,7 +116,7 @@ class UnitTrainable(tune.Trainable):
                     rows = [row for row in curve if "valid" in row][self.reported :]
                     self.reported += len(rows)
                     return {EVALUATIONS: json.dumps(rows), **self._how_far(curve)}
-                if time.monotonic() - self.reported_at >= REPORT_EVERY:
+                if time.monotonic() - self.reported_at >= self.every:
                     return self._how_far(curve)
         except Superseded:
             raise  # nothing may be written; if the driver still waits for this trial, it runs it again
@@ -123,9 +129,12 @@ class UnitTrainable(tune.Trainable):
         return {"done": True}
 
     def _how_far(self, curve: list[Row]) -> dict[str, Any]:
-        self.reported_at = time.monotonic()
+        rows, self.rows_reported = curve[self.rows_reported :], len(curve)
+        about: dict[str, Any] = {BEGUN: json.dumps(record_content(self.begun.pop()))} if self.begun else {}
         valid = next((row["valid"] for row in reversed(curve) if "valid" in row), None)
-        return {ITERATION: curve[-1]["iteration"]} | ({} if valid is None else {VALID: valid})
+        about |= {} if valid is None else {VALID: valid}
+        self.reported_at = time.monotonic()
+        return {ITERATION: curve[-1]["iteration"], ROWS: json.dumps(rows), **about}
 
     def _start(self) -> Generator[list[Row] | Limit, None, None]:
         unit, checkpoints, spill = self.unit, None, None
@@ -134,7 +143,7 @@ class UnitTrainable(tune.Trainable):
         if unit.tiled:
             spill = Spill(self.store.folder / SPILL, unit.memory_bytes, resume=True)
         execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill, crew=_crew(unit))
-        outcomes = yield from run_stepwise(unit.job, self.environment, execution)
+        outcomes = yield from run_stepwise(unit.job, self.environment, execution, on_begin=self.begun.append)
         for outcome in outcomes:
             self.records.write(outcome.record, outcome.per_user)
             self.written.add(outcome.record.id)
