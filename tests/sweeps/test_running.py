@@ -1,6 +1,7 @@
 """How far running fits are: what a trial reports, what is kept of it, and what a log and the state of a sweep say."""
 
 import io
+import json
 
 import pytest
 from rich.console import Console
@@ -13,13 +14,14 @@ from rankbench.sweeps.heartbeat import Heartbeat, Progress, last_heartbeat
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trials import trainable
-from rankbench.sweeps.trials.reports import ITERATION, VALID, Reports
+from rankbench.sweeps.trials.reports import BEGUN, ITERATION, ROWS, VALID, Reports
 from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views import live, sweep_view
 from rankbench.sweeps.views.live import SHOWN, ReproduceView, running_lines
 from rankbench.sweeps.views.sweep_view import SweepView
+from rankbench.tracking.record import read_record, record_of
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -49,8 +51,13 @@ def test_a_trial_reports_its_iteration_and_ends_as_before(environment, tmp_path,
         results.append(trial.step())
     assert [each[ITERATION] for each in results[:-1]] == [1, 2, 3, 4]
     assert [VALID in each for each in results[:-1]] == [False, True, True, True]
-    record = store.records / planned.units[0].run_id
-    assert results[-1] == {"done": True} and record.exists()
+    record = read_record(store.records / planned.units[0].run_id)
+    assert results[-1] == {"done": True} and record.finished
+    # The rows travel with the reports, each once, and what is known of the record with the first one.
+    assert [row for each in results[:-1] for row in json.loads(each[ROWS])] == record.curve
+    assert [BEGUN in each for each in results[:-1]] == [True, False, False, False]
+    begun = record_of(json.loads(results[0][BEGUN]))
+    assert (begun.id, begun.started_at, begun.dataset) == (record.id, record.started_at, record.dataset)
 
 
 def test_the_remaining_time_follows_the_rate_of_this_attempt(environment, now):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankbench.core.errors import DataError
-from rankbench.tracking.spool import EntryMessage, RunMessage, Spool, SweepEnd, SweepStart
+from rankbench.tracking.spool import CurveMessage, EntryMessage, RunMessage, Spool, SweepEnd, SweepStart
 
 TEXT, MILLISECONDS = st.text(max_size=20), st.integers(0, 2**53)
 WORDS = st.dictionaries(TEXT, TEXT, max_size=3)
@@ -23,6 +23,9 @@ MESSAGES = st.one_of(
     st.builds(EntryMessage, experiment=TEXT, time=MILLISECONDS, id=TEXT, name=TEXT, tags=WORDS, params=WORDS,
               metrics=st.dictionaries(TEXT, st.floats(0, 1), max_size=3), started=MILLISECONDS, seconds=st.floats(0, 1e6),
               reason=TEXT, kind=st.just("entry")),
+    st.builds(CurveMessage, experiment=TEXT, time=MILLISECONDS, id=TEXT, name=TEXT, tags=WORDS, params=WORDS,
+              started=MILLISECONDS, rows=st.lists(st.dictionaries(TEXT, st.floats(-1, 1), max_size=3), max_size=3),
+              sweep=st.none() | TEXT, stage=TEXT, ended=st.booleans(), kind=st.just("curve")),
 )  # fmt: skip
 MESSAGE = RunMessage(experiment="x", time=1, record="runs/a")
 
