@@ -11,6 +11,7 @@ import pandas as pd
 
 from rankbench.api.dataset import card_of
 from rankbench.api.execution import only_card_changes
+from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
 from rankbench.api.record_run import RecordedRun, chosen_metrics, send, sink_of_runs
 from rankbench.core.attempts import FolderAttempt, StoredAttempt
 from rankbench.core.environment import Environment, require_environment
@@ -21,7 +22,7 @@ from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.cards import load_card
 from rankbench.data.lists import lists_of
 from rankbench.data.prepare import prepare
-from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, metric_set
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set
 from rankbench.evaluation.summary import Interval
 from rankbench.experiment.evaluation import Evaluation
 from rankbench.experiment.measure_lists import measure_lists
@@ -78,7 +79,9 @@ def evaluate(
 
 
 def record_lists(options: ListOptions, environment: Environment, labels: Labels | None = None) -> RecordedRun:
-    """Measure the lists that options name, keep the record, and send it to MLflow with `labels`, if they are given."""
+    """Measure the lists that options name, keep the record, put it into the table of a sweep if one is named, and send it to
+    MLflow with `labels`, if they are given.
+    """
     card = load_card(options.dataset, environment, only_card_changes(options.params))
     metrics = chosen_metrics(options)
     if labels:
@@ -88,17 +91,25 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         environment.results_store.require_writable()
     name = options.name or Path(options.lists).name.partition(".")[0]
     about: dict[str, Any] = {each: getattr(options, each) for each in ("on", "fit_on", "seed", "allow_missing", "seconds")}
+    data, stored = prepare(card, environment), None
+    if options.sweep is not None:
+        stored, columns_of_sweep = sweep_for(options.sweep, data, options.on, environment)
+        metrics = MetricSet(tuple(dict.fromkeys([*columns_of_sweep.names, *metrics.names])))
     try:
         with pinned(available_cpus()):
-            record, columns, ids = measure_lists(lists_of(options.lists), prepare(card, environment), metrics, name, **about)
+            record, columns, ids = measure_lists(lists_of(options.lists), data, metrics, name, **about)
     except ConfigError as error:  # of an argument, in the word of its option
         raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|cutoffs): ", _as_option, str(error))) from None
+    if stored is not None:
+        require_new_name(stored, record)
     with claimed_run(record.id, environment) as attempt:
         fence = attempt if isinstance(attempt, FolderAttempt) else None
         runs, per_user = environment.results / "runs", per_user_table(ids, columns)
         folder = write_record(runs, record, per_user, replace=True, fence=fence)  # of the same lists, measured in the same way
         if isinstance(attempt, StoredAttempt):
             store_run(folder, attempt)
+    if stored is not None:
+        put_into(stored, record, folder, environment)
     if labels:
         send(sink_of_runs(environment, labels), record, folder, f"{card.name} {record.arm}", ())
     return RecordedRun(record, folder, {}, False)

@@ -10,6 +10,7 @@ EXAMPLES = """Examples:
   rankbench evaluate movielens-1m als.parquet --name implicit-als
   rankbench evaluate movielens-1m my.run --metrics recall,ndcg --cutoffs 10,20      a run of TREC
   rankbench evaluate gowalla mine.csv --on valid
+  rankbench evaluate gowalla mine.csv --sweep softmax-family-mf      also a row in the table of this sweep
 """
 
 
@@ -40,3 +41,5 @@ def evaluate(
         out.print(sentence)
     show_data(made.record)
     out.print(f"record {made.folder}")
+    if options.sweep is not None:
+        out.print(f"table  rankbench report {options.sweep}")

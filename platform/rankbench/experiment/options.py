@@ -76,6 +76,9 @@ class ListOptions(MetricOptions):
     )
     allow_missing: bool = option(False, "Measure even if more than half of the users have no list; each counts as 0.")
     seconds: float | None = option(None, "Seconds that the fit took, as you measured them, for the tables.", min=0)
+    sweep: str | None = option(
+        None, "Also put them as a row into the table of this finished sweep, with its metrics.", complete="sweeps"
+    )
     seed: int = option(0, "Seed of the bootstrap.", min=0)
     track: bool = option(True, "Send the record to MLflow.", flags=("--track/--no-track",))
 

@@ -29,6 +29,7 @@ from rankbench.reports.figure import (
 )
 from rankbench.reports.rows import ReportRow
 from rankbench.reports.tables import Table
+from rankbench.tracking.foreign_lists import METHOD
 from rankbench.tracking.record import RunRecord
 
 SHORTEST = 0.01  # seconds; shorter fits are drawn here, since a logarithmic axis has no 0
@@ -129,7 +130,8 @@ def pareto_figure(table: Table, metric: str) -> Figure | None:
     """Show `metric` on test against fit seconds, with the peak memory as area of a point, and the front. One panel per dataset
     with two measured models; None if there is none.
     """
-    measured = [row for row in table.rows if metric in row.cells]
+    # The seconds of foreign lists are not known, or were measured elsewhere.
+    measured = [row for row in table.rows if metric in row.cells and row.method != METHOD]
     groups = [(dataset, rows) for dataset, rows in _by_dataset(measured) if len(rows) > 1]
     largest = max((row.peak_memory_gb for row in measured), default=0) or 1.0
     panels = []

@@ -70,6 +70,12 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
             if len(finished) > 1:
                 seeds, splits = (", ".join(map(str, values)) for values in (rows[-1].seeds, rows[-1].split_seeds))
                 runs.setdefault(f"{len(finished)} runs, seed {seeds}, split seed {splits}", []).append(f"{arm} on {dataset}")
+        for record in stored.foreign:
+            if record.dataset.name == dataset:
+                rows.append(row_of([record], wanted, {}, 0, {}))
+                notes += (
+                    [f"{record.arm} on {dataset}: {sentence}" for sentence in record.lists.sentences] if record.lists else []
+                )
         rows += [
             missing_row(dataset, row.name, "", _beside(row.published[dataset], is_open), "not run")
             for row in experiment.not_run

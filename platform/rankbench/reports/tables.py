@@ -148,9 +148,9 @@ def columns(
         shared = f" ÷{row.fit_shared_by}" if row.fit_shared_by > 1 else ""
         line += [
             setting_text({name: value for name, value in row.params.items() if name in row.stated and name not in common}),
-            f"{row.seconds.get('fit', 0):.1f}{shared}",
-            f"{row.seconds.get('rank', 0):.1f}",
-            f"{row.peak_memory_gb:.1f}",
+            f"{row.seconds['fit']:.1f}{shared}" if "fit" in row.seconds else "",
+            f"{row.seconds['rank']:.1f}" if "rank" in row.seconds else "",
+            f"{row.peak_memory_gb:.1f}" if row.peak_memory_gb else "",
         ]
         body.append(line)
     return header, body

@@ -131,13 +131,16 @@ class ComparisonsFile(_File):
 
 @dataclass(frozen=True)
 class StoredSweep:
-    """A sweep read back from its folder. `chosen` and `compared` are None until it has finished."""
+    """A sweep read back from its folder. `chosen` and `compared` are None until it has finished. `foreign`: records of foreign
+    lists that the user has put beside its own ones.
+    """
 
     folder: Path
     about: SweepFile
     chosen: ChosenFile | None
     records: dict[str, RunRecord]
     compared: ComparisonsFile | None
+    foreign: tuple[RunRecord, ...] = ()
 
     @property
     def rows(self) -> tuple[ChosenRow, ...]:
@@ -167,14 +170,16 @@ def read_if_there(path: Path, schema: type[F]) -> F | None:
 def read_sweep(folder: Path) -> StoredSweep:
     """Return the content of a sweep's folder. Raises DataError if it is not the folder of a sweep or a file is damaged."""
     about = read_file(folder / "sweep.json", SweepFile)
-    records = {each.id: each for each in read_records(folder / "records")}
+    every = read_records(folder / "records")
+    foreign = tuple(each for each in every if each.lists)
+    records = {each.id: each for each in every if not each.lists}
     labels = {arm.label for arm in about.experiment.arms}
     for record in records.values():
         if record.arm not in labels:
             raise DataError(f"{folder}: the record {record.id} belongs to the arm {record.arm!r}, which is not in sweep.json")
     chosen = read_if_there(folder / "chosen.json", ChosenFile)
     compared = read_if_there(folder / "comparisons.json", ComparisonsFile)
-    return StoredSweep(folder, about, chosen, records, compared)
+    return StoredSweep(folder, about, chosen, records, compared, foreign)
 
 
 def find_sweep(name: str | None, environment: Environment, whole: bool = False) -> Path:

@@ -303,18 +303,24 @@ def _compared(
     on_progress: Callable[[float, float], None] = lambda done, share: None,
 ) -> ComparisonsFile:
     arms = [arm.label for arm in spec.arms]
-    in_order = sorted(finals, key=lambda record: arms.index(record.arm or record.method))
+    in_order = sorted(finals, key=lambda record: arms.index(record.arm or record.method) if not record.lists else len(arms))
     columns, every_pair = metrics or _columns(finals, spec), spec.final.pairs == "all"
     return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0], every_pair, on_progress)
 
 
 def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> ComparisonsFile:
-    """The content of comparisons.json; computed if `metrics` are not those of the experiment's table."""
-    if stored.compared is not None and metrics in ((), stored.compared.metrics):
-        return stored.compared
+    """The content of comparisons.json; computed if `metrics` are not those of the experiment's table, or if foreign lists that
+    have these metrics are not in it.
+    """
+    foreign: list[RunRecord] = []
+    if stored.compared is not None:
+        wanted, known = metrics or stored.compared.metrics, {(each.dataset, each.model) for each in stored.compared.models}
+        foreign = [each for each in stored.foreign if {*wanted} <= {*each.metrics}]
+        if wanted == stored.compared.metrics and known >= {(each.dataset.name, each.arm) for each in foreign}:
+            return stored.compared
     names = [name for row in (stored.chosen.rows if stored.chosen else ()) for name in row.final]
     finals = [stored.records[name] for name in names if name in stored.records]
-    return _compared(finals, stored.folder, stored.about.experiment, metrics)
+    return _compared([*finals, *foreign], stored.folder, stored.about.experiment, metrics)
 
 
 def changed_code(records: Sequence[RunRecord]) -> list[str]:
