@@ -143,15 +143,14 @@ def markdown(page: Page) -> str:
     """Return the page: its docstring, and for each method the paper, the place on the leaderboard, commands and parameters."""
     text, names = page.docstring, {each.name for each in pages()}
     title = re.split(r"\. | \(|:|, (?=[a-z])", " ".join(text.split()))[0]
-    text = re.sub(r"\npaper ", "\n\n**From the paper to the code:** ", text)
     text = re.sub(r"\n(Differs from the papers?)\b", r"\n\n**\1**", text)
+    text = text.replace("\npaper ", "\n\n**From the paper to the code**: ")
+    text = re.sub(r"^(\*\*From (?:.+\n)*?.+\.)$", r"\1\n\n", text, flags=re.MULTILINE)  # what follows is another paragraph
     for file in re.findall(r"`(\w+)\.py`", text):
         if (other := f"{page.name.partition('-')[0]}-{file}") in names:
             text = text.replace(f"`{file}.py`", f"[`{file}.py`]({other}.md)")
-    return (
-        "\n\n".join([f"# {_cell(title)}", text, *(part for each in page.entries for part in _section(each, page) if part)])
-        + "\n"
-    )
+    sections = (part for each in page.entries for part in _section(each, page) if part)
+    return "\n\n".join([f"# {_cell(title)}", text, *sections]) + "\n"
 
 
 def _section(each: Method | Encoder, page: Page) -> Iterator[str]:

@@ -3,8 +3,7 @@ r"""AATP, accuracy at the top (Boyd et al., NeurIPS 2012), as Zhang et al. (WWW 
 $$\ell(u, i) = [\beta_u - s_{ui} + 1]_+ + \frac{1}{n} \sum_{k=1}^{n} [s_{uj_k} - \beta_u + 1]_+$$
 
 paper $s_{ui}$ → `s.pos` (B,), $s_{uj}$ → `s.neg` (B, n); $\beta_u$ → the learned threshold of `quantile.py`, treated as a
-constant
-
+constant.
 With cosines and a margin of 1 the hinges are seldom zero, so the loss is nearly linear: 2 − $s_{ui}$ + the mean of $s_{uj_k}$.
 """
 

@@ -1,13 +1,11 @@
 r"""AdvInfoNCE: InfoNCE with adversarially weighted negatives (Zhang et al., NeurIPS 2023).
 
-$$
-\min_\theta \max_p \; \operatorname{softplus}\Bigl(\log\kappa + \log n + \log\sum_{k=1}^{n} p(j_k|u)\, e^{s_{uj_k}/\tau}
-  - \frac{s_{ui}}{\tau}\Bigr), \qquad p(\cdot|u) = \operatorname{softmax}_k(a_u \cdot c_{j_k})
-$$
+$$\begin{aligned} & \min_\theta \max_p \; \operatorname{softplus}\Bigl(\log(\kappa n)
+  + \log\sum_{k=1}^{n} p(j_k|u)\, e^{s_{uj_k}/\tau} - \frac{s_{ui}}{\tau}\Bigr), \\
+& p(\cdot|u) = \operatorname{softmax}_k(a_u \cdot c_{j_k}) \end{aligned}$$
 
 paper $s_{ui}$ → `s.pos` (B,), $s_{uj}$ → `s.neg` (B, n); κ → `kappa`, weight of the negatives; τ → `tau`; $\delta_{uj} =
-\log(n\,p(j|u))$
-
+\log(n\,p(j|u))$.
 Epochs T_adv, 2 T_adv, ... (at most E_adv of them) train only the adversary a, c, by gradient ascent; all other epochs train
 only the model. The radius of the paper's ball around the uniform p is not enforced: E_adv and adv_lr determine it, as in the
 authors' code. In the program of Zhang et al. (WWW 2026), the model is trained in the epochs of the adversary, too.

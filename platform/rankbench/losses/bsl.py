@@ -4,8 +4,7 @@ $$
 \ell(u, i) = -\log \operatorname*{mean}_{i' \in P_u} e^{s_{ui'}/\tau_1} + \frac{\tau_2}{\tau_1} \log \sum_j e^{s_{uj}/\tau_2}
 $$
 
-paper s → `s.pos` (B,), `s.neg` (B, n), cosines; $\tau_1, \tau_2$ → `tau1`, `tau2`; $P_u$: the items of u
-
+paper s → `s.pos` (B,), `s.neg` (B, n), cosines; $\tau_1, \tau_2$ → `tau1`, `tau2`; $P_u$: the items of u.
 `form: single` uses only the row's own positive: the loss is τ₂/τ₁ times SL with τ₂, so tau1 only scales it. `form: multi` takes
 the mean over the rows of the batch that have the same user.
 Differs from the paper: the loss is divided by τ₁, as in the authors' program; the sum over j runs over the sampled negatives.

@@ -2,8 +2,7 @@ r"""CCL, cosine contrastive loss (Mao et al., CIKM 2021, SimpleX): negatives bel
 
 $$\ell(u, i) = 1 - s_{ui} + \frac{w}{n} \sum_j [s_{uj} - \varepsilon]_+$$
 
-paper s → `s.pos` (B,), `s.neg` (B, n), cosines; w → `w`; ε → `margin`
-
+paper s → `s.pos` (B,), `s.neg` (B, n), cosines; w → `w`; ε → `margin`.
 With `clipped`, the first term is $[1 - s_{ui}]_+$. The SimpleX program has both: they differ where an encoder's dropout
 (`simplex`) makes a score larger than 1. It can also omit w and sum over negatives, which is w = n.
 """

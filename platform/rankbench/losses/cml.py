@@ -2,8 +2,7 @@ r"""CML, collaborative metric learning (Hsieh et al., WWW 2017, Eq. 2 to 4).
 
 $$\ell(u, i) = \log(1 + \operatorname{rank}_{ui}) \cdot \bigl[m + d(u, i)^2 - \min_k d(u, j_k)^2\bigr]_+$$
 
-paper $d(u, i)^2$ → −`s.pos` (B,), $d(u, j)^2$ → −`s.neg` (B, n), vectors in the unit ball; m → `margin`
-
+paper $d(u, i)^2$ → −`s.pos` (B,), $d(u, j)^2$ → −`s.neg` (B, n), vectors in the unit ball; m → `margin`.
 The rank is n_items times the fraction of sampled negatives within the margin, and is treated as a constant by the gradient.
 Differs from the paper: there is no covariance penalty and no feature loss, because both need the vectors themselves.
 """

@@ -3,10 +3,8 @@ r"""Debiased losses (Jin and Li, arXiv 2023, Eq. 6, 7, 20 to 22; InfoNCE after C
 Among items drawn from the whole catalogue, a fraction $\tau^+$ are positives of the user. Their contribution is subtracted,
 estimated by the mean over m positives k of the user:
 
-$$
-\ell(u, i) = \tau^+ (1 - y_{ui})^2
-  + \lambda \Bigl(\frac{1}{n} \sum_j y_{uj}^2 - \frac{\tau^+}{m} \sum_k y_{uk}^2\Bigr)
-$$ (debiased-mse)
+$$\ell(u, i) = \tau^+ (1 - y_{ui})^2
+  + \lambda \Bigl(\frac{1}{n} \sum_j y_{uj}^2 - \frac{\tau^+}{m} \sum_k y_{uk}^2\Bigr)$$ (debiased-mse)
 
 $$
 \ell(u, i) = \tau^+ (1 - y_{ui})
@@ -19,8 +17,7 @@ f = \max\biggl(\frac{\frac{1}{n} \sum_j e^{y_{uj}/t} - \frac{\tau^+}{m} \sum_k e
 $$ (debiased-infonce)
 
 paper y → `s.pos` (B,), `s.neg` (B, n) drawn from all items, `s.extra_positives` (B, m), cosines, for MSE dot products;
-λ → `lam`; ε → `margin`; t → `tau`; m → `n_positives`; $\tau^+$ → `class_prior(s, p)`
-
+λ → `lam`; ε → `margin`; t → `tau`; m → `n_positives`; $\tau^+$ → `class_prior(s, p)`.
 With positive_weight = one, the first $\tau^+$ is 1. As printed, an interaction counts in proportion to the activity of its
 user. MSE and CCL can be negative, and MSE has no minimum for λ > c/(c − 1), $c = N \tau^+/n_u$.
 Differs from the paper: its two formulas for $\tau^+$, $(n_u + \text{extra})/N$ and $(1 + a) n_u/N$, are combined and capped at

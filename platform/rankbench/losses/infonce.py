@@ -6,8 +6,7 @@ $$\ell(u, i) = -\frac{y_{ui}}{t} + \log \sum_j e^{y_{uj}/t}$$ (mine)
 
 $$\ell(u, i) = -\frac{y_{ui}}{t} + \lambda \log \sum_j e^{y_{uj}/t}$$ (mine-plus)
 
-paper y → `s.pos` (B,), `s.neg` (B, n), cosines; t → `tau`; λ → `lam`
-
+paper y → `s.pos` (B,), `s.neg` (B, n), cosines; t → `tau`; λ → `lam`.
 MINE omits the constant factor 1/n of its expectation. It can be negative, and its gradient by the positive never vanishes.
 Differs from the paper: the paper prints t in Eq. 16 only, and does not say whether the similarity of MINE is the cosine.
 """

@@ -1,20 +1,16 @@
 r"""LLPAUC, lower-left partial AUC, as a pointwise minimax problem (Shi et al., WWW 2024).
 
-$$
-\begin{aligned}
+$$\begin{aligned}
 \ell(u, i) &= -s^+ - \frac{r(-\ell^+ - s^+)}{\alpha} + s^- + \frac{1}{n} \sum_{k=1}^{n} \frac{r(\ell^-_k - s^-)}{\beta} - g^2
   + \theta_a (a + g) + \theta_b (g + 1 - b) \\
 \ell^+ &= (p - a)^2 - 2 (1 + g)\, p, \qquad \ell^- = (q - b)^2 + 2 (1 + g)\, q, \qquad
-  r(x) = \tfrac{1}{5} \operatorname{softplus}(5 x)
-\end{aligned}
-$$
+  r(x) = \tfrac{1}{5} \operatorname{softplus}(5 x) \end{aligned}$$
 
 minimised over the model, a, b, $s^-, \theta_a, \theta_b$ and maximised over g and $s^+$, with one value of each for all users.
 It represents the mean of $(1 - (p - q))^2 - 1$ over the highest scoring fraction α of the positives and fraction β of the
 negatives.
 
-paper p → sigmoid(`s.pos`/`tau`) (B,), q → sigmoid(`s.neg`/`tau`) (B, n); α, β → `alpha`, `beta`
-
+paper p → sigmoid(`s.pos`/`tau`) (B,), q → sigmoid(`s.neg`/`tau`) (B, n); α, β → `alpha`, `beta`.
 The paper has tau = 1. A cosine then stays between 0.27 and 0.73 inside the sigmoid, where the loss is nearly linear.
 θ ≥ 0 penalise g below max(−a, b − 1); g itself is kept in \[−1, 1\], as in the authors' code.
 """

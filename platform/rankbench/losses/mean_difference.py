@@ -2,8 +2,7 @@ r"""The mean difference, a lower bound of MINE (Jin and Li, arXiv 2023, §2.3).
 
 $$\ell(u, i) = \frac{1}{n} \sum_j (y_{uj} - y_{ui})$$
 
-paper y → `s.pos` (B,), `s.neg` (B, n), cosines
-
+paper y → `s.pos` (B,), `s.neg` (B, n), cosines.
 By Jensen's inequality the logarithm of a mean of exponentials is at least the mean, so MINE with temperature 1 is at least
 log n + ℓ. The gradient by an item does not depend on its score: no negative is harder than another.
 """

@@ -2,8 +2,7 @@ r"""MSE, the squared error with a weight on negatives (Jin and Li, arXiv 2023, E
 
 $$\ell(u, i) = (1 - y_{ui})^2 + \frac{\lambda}{n} \sum_j y_{uj}^2$$
 
-paper y → `s.pos` (B,), `s.neg` (B, n), dot products; λ → `lam`
-
+paper y → `s.pos` (B,), `s.neg` (B, n), dot products; λ → `lam`.
 Summed over a user's rows, this is the plain squared error if λ is the ratio of the numbers of negatives and positives. If λ is
 that ratio over 1 + α, it is the loss of WRMF with weight 1 + α on positives, divided by 1 + α.
 Differs from the paper: the mean over all items without an interaction is replaced by the mean over n sampled items.

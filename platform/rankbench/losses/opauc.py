@@ -1,18 +1,13 @@
 r"""OPAUC, one-way partial AUC: BPR on the hardest negatives (Shi et al., WWW 2023).
 
-$$
-\begin{aligned}
-\textsf{dns:} \quad & \ell(u, i) = \operatorname{mean}\bigl\{\operatorname{softplus}(o_{uj} - o_{ui}) :
-  j \text{ among the } \lceil \beta n \rceil \text{ highest scoring of the } n \text{ sampled}\bigr\} \\
+$$\begin{aligned} \textsf{dns:} \quad & \ell(u, i) = \operatorname{mean}\bigl\{\operatorname{softplus}(o_{uj} - o_{ui}) :
+  j \text{ among the } \lceil \beta n \rceil \text{ highest of } n \text{ sampled}\bigr\} \\
 \textsf{kl:} \quad & \ell(u, i) = \tau \log \frac{1}{n} \sum_{k=1}^{n}
-  \exp\frac{\operatorname{softplus}(o_{uj_k} - o_{ui})}{\tau}
-\end{aligned}
-$$
+  \exp\frac{\operatorname{softplus}(o_{uj_k} - o_{ui})}{\tau} \end{aligned}$$
 
 dns is the AUC at a false positive rate of at most β (a CVaR, whose threshold is found by sorting); kl is its soft form.
 
-paper $o_{ui}$ → `s.pos` (B,), $o_{uj}$ → `s.neg` (B, n); β → `beta`; τ → `tau`
-
+paper $o_{ui}$ → `s.pos` (B,), $o_{uj}$ → `s.neg` (B, n); β → `beta`; τ → `tau`.
 For β below 1/n, dns uses only the hardest negative.
 The formulas follow from the definition and the duality of CVaR and KL, not line by line from the paper.
 """

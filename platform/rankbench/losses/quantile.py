@@ -1,12 +1,9 @@
 r"""One threshold per user at its top-K quantile, learned by quantile regression (Zhang et al., WWW 2026, Eq. 3.3).
 
-$$
-\begin{aligned}
+$$\begin{aligned}
 Q(u) &= \frac{1}{N} \Bigl\{\sum_{i \in P_u} \rho(s_{ui} - \beta_u) + w_u \sum_{k=1}^{n} \rho(s_{uj_k} - \beta_u)\Bigr\}, \qquad
   w_u = \frac{N - n_u}{n} \\
-\rho(x) &= \Bigl(1 - \frac{K}{N}\Bigr) [x]_+ + \frac{K}{N} [-x]_+
-\end{aligned}
-$$
+\rho(x) &= \Bigl(1 - \frac{K}{N}\Bigr) [x]_+ + \frac{K}{N} [-x]_+ \end{aligned}$$
 
 Its minimisers are all values between the (K+1)-th and the K-th largest of the user's N scores. This is not a registered loss:
 Talos and AATP keep the thresholds as their state.

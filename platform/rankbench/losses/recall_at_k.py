@@ -1,9 +1,7 @@
 r"""RS@K, a smooth Recall@K (Patel et al., CVPR 2022), as Zhang et al. (WWW 2026) adapt it to recommendation.
 
-$$
-\ell(u, i) = 1 - \sigma\Bigl(\frac{K - R_{ui}}{\tau_2}\Bigr), \qquad
-R_{ui} = 1 + \sum_{k=1}^{n} \sigma\Bigl(\frac{s_{uj_k} - s_{ui}}{\tau_1}\Bigr)
-$$ (recall-at-k)
+$$\ell(u, i) = 1 - \sigma\Bigl(\frac{K - R_{ui}}{\tau_2}\Bigr), \qquad
+R_{ui} = 1 + \sum_{k=1}^{n} \sigma\Bigl(\frac{s_{uj_k} - s_{ui}}{\tau_1}\Bigr)$$ (recall-at-k)
 
 $$
 \ell(u, i) = 1 - \sigma\Bigl(\frac{K - R_{ui}}{\tau_2}\Bigr), \qquad
@@ -14,7 +12,6 @@ paper $s_{ui}$ → `s.pos` (B,), $s_{uj}$ → `s.neg` (B, n); $\tau_1, \tau_2$ �
 Differs from the paper: each row has one positive, there is one K, and R counts only the sampled negatives, although K is a rank
 among all N items; `scale_rank` counts each negative (N − 1)/n times, which no paper does. `recall-at-k-catalogue` has the rank
 among all items; the sampled loss saturates once no sampled item is above i.
-
 Where the rank is more than some 10 τ₂ away from K, the loss is flat and a positive does not learn. From random vectors, most
 ranks are about half of the number of compared items, so τ₂ must be about a twentieth of that number: with τ₂ up to 5, the range
 of Zhang et al., the loss hardly trains.

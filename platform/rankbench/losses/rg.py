@@ -1,17 +1,12 @@
 r"""RG² and RG× by SGD: softmax expanded to second order (Pu et al., ICML 2024, Eq. 13; Pu et al., arXiv 2025, Eq. 15).
 
-$$
-\ell(u, i) = -o_{ui} + \frac{1}{2N} \lVert o_u + 1 \rVert^2
-  = -o_{ui} + \operatorname*{mean}_j o_{uj} + \tfrac12 \operatorname*{mean}_j o_{uj}^2 + \tfrac12
-$$ (rg2-sgd)
+$$\ell(u, i) = -o_{ui} + \frac{1}{2N} \lVert o_u + 1 \rVert^2
+  = -o_{ui} + \operatorname*{mean}_j o_{uj} + \tfrac12 \operatorname*{mean}_j o_{uj}^2 + \tfrac12$$ (rg2-sgd)
 
-$$
-\ell(u, i) = -o_{ui} + \frac{1}{2N} \lVert o_u + 1 \rVert^2 - \frac{1}{2N^2} (1^\top o_u)^2
-  = -o_{ui} + \operatorname*{mean}_j o_{uj} + \tfrac12 \operatorname*{var}_j o_{uj} + \tfrac12
-$$ (rgx-sgd)
+$$\ell(u, i) = -o_{ui} + \frac{1}{2N} \lVert o_u + 1 \rVert^2 - \frac{1}{2N^2} (1^\top o_u)^2
+  = -o_{ui} + \operatorname*{mean}_j o_{uj} + \tfrac12 \operatorname*{var}_j o_{uj} + \tfrac12$$ (rgx-sgd)
 
-paper $o_{ui}$ → `s.pos` (B,), dot products; mean and mean square of $o_u$ over all N items → `s.catalogue.moments()`
-
+paper $o_{ui}$ → `s.pos` (B,), dot products; mean and mean square of $o_u$ over all N items → `s.catalogue.moments()`.
 The minimum of RG² is at $N/n_u - 1$ on a user's $n_u$ positives and −1 elsewhere, far outside the range of a cosine.
 Both losses are negative there. RG× does not change when all scores of a user are shifted.
 
@@ -20,10 +15,8 @@ replacement:
 
 $$\ell(u, i) = -o_{ui} + \frac{1}{n} \sum_{k=1}^{n} \bigl(o_{uj_k} + \tfrac12 o_{uj_k}^2\bigr) + \tfrac12$$ (rg2-sampled-sgd)
 
-$$
-\ell(u, i) = -o_{ui} + \bar o_u + \frac{1}{2(n - 1)} \sum_{k=1}^{n} (o_{uj_k} - \bar o_u)^2 + \tfrac12, \qquad
-\bar o_u = \frac{1}{n} \sum_{k=1}^{n} o_{uj_k}
-$$ (rgx-sampled-sgd)
+$$\ell(u, i) = -o_{ui} + \bar o_u + \frac{1}{2(n - 1)} \sum_{k=1}^{n} (o_{uj_k} - \bar o_u)^2 + \tfrac12, \qquad
+\bar o_u = \frac{1}{n} \sum_{k=1}^{n} o_{uj_k}$$ (rgx-sampled-sgd)
 
 Differs from the papers: Eq. 13 is printed without the parenthesis that puts the square under its sum's minus sign, and without
 1/|D|. The sampled loss of the journal version keeps the positive among the n + 1 scores that it squares, which changes the

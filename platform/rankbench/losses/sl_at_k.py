@@ -3,8 +3,7 @@ r"""SL@K, softmax loss weighted by the top-K threshold (Yang et al., KDD 2025, E
 $$\ell(u, i) = \sigma\Bigl(\frac{s_{ui} - \beta_u}{\tau_w}\Bigr) \log \sum_{k=1}^{n} \exp\frac{s_{uj_k} - s_{ui}}{\tau_d}$$
 
 paper $s_{ui}$ → `s.pos` (B,), $s_{uj}$ → `s.neg` (B, n); $\tau_d, \tau_w$ → `tau_d`, `tau_w`; $\beta_u$: K-th largest score of
-user u, a constant
-
+user u, a constant.
 β starts at 0. In every T_beta-th epoch each row sets the β of its user to the K-th largest score among the user's own items and
 the row's negatives. This is too low, because other items are not sampled; an item that appears twice counts twice. The gradient
 passes through the weight, as in the authors' code.

@@ -1,9 +1,7 @@
 r"""SML, symmetric metric learning with adaptive margins (Li et al., AAAI 2020).
 
-$$
-\ell(u, i) = [d(u, i) - d(u, j) + m_u]_+ + \lambda\, [d(u, i) - d(i, j) + n_i]_+
-  - \gamma \bigl(\operatorname*{mean}_u m_u + \operatorname*{mean}_i n_i\bigr)
-$$
+$$\ell(u, i) = [d(u, i) - d(u, j) + m_u]_+ + \lambda\, [d(u, i) - d(i, j) + n_i]_+
+  - \gamma \bigl(\operatorname*{mean}_u m_u + \operatorname*{mean}_i n_i\bigr)$$
 
 with learned margins $m_u, n_i \in [0, l]$; j is the sampled negative nearest to u, and d are squared distances of vectors in
 the unit ball.

@@ -1,14 +1,10 @@
 r"""SmoothI@K, a smooth Precision@K by soft indicators of the ranks (Thonet et al., AAAI 2022).
 
-$$
-\begin{aligned}
+$$\begin{aligned}
 S &= y - \min y, \qquad c^1 = 1, \qquad I^k = \operatorname{softmax}(S c^k / \tau), \qquad c^{k+1} = c^k (1 - I^k - \delta) \\
-\ell &= 1 - \frac{1}{K} \sum_{k=1}^{K} \sum_l \operatorname{rel}_l I^k_l
-\end{aligned}
-$$
+\ell &= 1 - \frac{1}{K} \sum_{k=1}^{K} \sum_l \operatorname{rel}_l I^k_l \end{aligned}$$
 
-paper y → [`s.pos`, `s.neg`] (B, 1 + n), of which only the positive is relevant; α = 1/τ → `tau`; δ → `delta`
-
+paper y → [`s.pos`, `s.neg`] (B, 1 + n), of which only the positive is relevant; α = 1/τ → `tau`; δ → `delta`.
 The gradient flows through S and not through the recursion of c, as in the paper.
 `lowers: all` is the loss of Zhang et al. (WWW 2026), whose program has one c for all items of a row, lowered by the indicator
 of the positive: $c^{k+1} = c^k (1 - I^k_0 - \delta)$.

@@ -4,8 +4,7 @@ $$\ell(u, i) = -o_{ui} + \log \sum_{j=1}^{N} e^{o_{uj}}$$ (softmax)
 
 $$\ell(u, i) = -o_{ui} + \log\Bigl(e^{o_{ui}} + \sum_{k=1}^{n} e^{o_{uj_k} - \log(N q_k)}\Bigr)$$ (sampled-softmax)
 
-paper o → `s.pos` (B,), `s.neg` (B, n), dot products; the sum over all N items → `s.catalogue`; log q → `s.logq`, `s.logq_pos`
-
+paper o → `s.pos` (B,), `s.neg` (B, n), dot products; the sum over all N items → `s.catalogue`; log q → `s.logq`, `s.logq_pos`.
 A user's other positives stay in both sums, as in the paper.
 Differs from the paper: `correction` offers three variants that are in use. `nq_N` is the paper's: on average the n terms sum to
 n/N of the full sum. `expected_count`, log(n q_k), makes that the full sum. `both` subtracts log q from the positive as well,

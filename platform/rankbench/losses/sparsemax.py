@@ -1,9 +1,7 @@
 r"""Sparsemax loss over all items (Martins and Astudillo, ICML 2016).
 
-$$
-\ell(u, i) = -o_{ui} + \tfrac12 \sum_{j \in S} (o_{uj}^2 - \theta^2) + \tfrac12
-  = -o_{ui} + \max_p \bigl(p^\top o_u - \tfrac12 \lVert p \rVert^2\bigr) + \tfrac12
-$$
+$$\ell(u, i) = -o_{ui} + \tfrac12 \sum_{j \in S} (o_{uj}^2 - \theta^2) + \tfrac12
+  = -o_{ui} + \max_p \bigl(p^\top o_u - \tfrac12 \lVert p \rVert^2\bigr) + \tfrac12$$
 
 p ranges over the distributions on items; the maximum is at sparsemax$(o_u) = [o_u - \theta]_+$, whose support is S. Items
 outside S get no gradient, because their p is 0.

@@ -3,8 +3,7 @@ r"""Talos, softmax loss around a learned top-K threshold (Zhang et al., WWW 2026
 $$\ell(u, i) = \log \sum_{k=1}^{n} \sigma(s_{uj_k} - \beta_u)^{1/\tau} - \log \sigma(s_{ui} - \beta_u)^{1/\tau}$$
 
 paper $s_{ui}$ → `s.pos` (B,), $s_{uj}$ → `s.neg` (B, n); τ → `tau`, outside of σ; $\beta_u$ → the learned threshold of
-`quantile.py`, a constant
-
+`quantile.py`, a constant.
 `ablation` selects a row of Table 4.1: `quantile` sets β = 0, `outside` puts τ inside of σ, `denominator` replaces the sum by K.
 Differs from the paper: the sum runs over the sampled negatives, without the positive, as in the authors' code.
 """

@@ -3,8 +3,7 @@ r"""UIB, user interest boundary (Zhuo et al., WWW 2022).
 $$\ell(u, i) = (1 - a)\, \varphi(b_u - o_{ui}) + \frac{a}{n} \sum_{k=1}^{n} \varphi(o_{uj_k} - b_u)$$
 
 paper $s_{ui}$ → `s.pos` (B,), $s_{uj}$ → `s.neg` (B, n); $b_u$ → `boundary`: a linear map of the user's vector, or one number
-per user
-
+per user.
 φ → `phi`: softplus(x), or the hinge $[x + \text{margin}]_+$. The boundary is learned with the model, and is not needed for
 ranking.
 Differs from two papers that use UIB as a baseline: the second sum runs over negatives, where they have interactions.

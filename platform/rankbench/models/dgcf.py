@@ -1,19 +1,15 @@
 r"""DGCF: disentangled graph collaborative filtering (Wang et al., SIGIR 2020; program `DGCF_v1`).
 
-$$
-\begin{aligned}
-& P_{ek} = \operatorname{softmax}_k S_{ek}, \qquad D_{hk} = \sum_{e \to h} P_{ek}, \qquad
+$$\begin{aligned} & P_{ek} = \operatorname{softmax}_k S_{ek}, \qquad D_{hk} = \sum_{e \to h} P_{ek}, \qquad
   Y_{hk} = \sum_{e = (h \leftarrow t)} \frac{P_{ek}}{\sqrt{D_{hk} D_{tk}}}\, x_{tk} \\
 & S_{ek} \leftarrow S_{ek} + \operatorname{unit}(Y_{hk}) \cdot \tanh(\operatorname{unit}(x_{tk})) \\
 & [U; V] = \frac{1}{L + 1} \sum_{l=0}^{L} \text{layer } l, \qquad
   \text{own loss: } \frac{2 \lambda}{K(K + 1)} \sum_{k<K} \operatorname{dCor}(\text{chunk } k, \text{chunk } k + 1)
-\end{aligned}
-$$
+\end{aligned}$$
 
 A layer is Y of the last of its T iterations, and the x of the next one.
 
 paper K → `n_intents`; T → `n_routings`; L → `n_layers`; λ → `cor_weight`. A vector has a chunk for each intent. S starts as 1.
-
 As in the program, S goes on from layer to layer, both degrees are sums of rows, although P is not symmetric, and dCor compares
 chunks that follow one another, not all pairs. Gradients pass through S.
 """

@@ -1,12 +1,9 @@
 r"""GAT: graph attention over the interactions, with learned vectors as features (Veličković et al., ICLR 2018, Eq. 1 to 6).
 
-$$
-H = E W, \qquad \alpha_{hj} = \operatorname*{softmax}_{j \in N(h) \cup \{h\}}
-  \operatorname{LeakyReLU}(a_{\text{dst}} \cdot H_h + a_{\text{src}} \cdot H_j), \qquad E'_h = \sum_j \alpha_{hj} H_j
-$$
+$$H = E W, \qquad \alpha_{hj} = \operatorname*{softmax}_{j \in N(h) \cup \{h\}}
+  \operatorname{LeakyReLU}(a_{\text{dst}} \cdot H_h + a_{\text{src}} \cdot H_j), \qquad E'_h = \sum_j \alpha_{hj} H_j$$
 
-paper W, a = ($a_{\text{dst}}, a_{\text{src}}$) → learned weights of each layer and head; K → `n_heads`; slope of LeakyReLU 0.2
-
+paper W, a = ($a_{\text{dst}}, a_{\text{src}}$) → learned weights of each layer and head; K → `n_heads`; slope of LeakyReLU 0.2.
 Hidden layers concatenate heads of width d/K and apply ELU (Eq. 5); the last layer takes the mean of heads of width d and is
 linear (Eq. 6). As a recommender, its nodes are users and items, and by default the last layer is scored.
 Differs from the paper: no dropout, which is meant for graphs of few labels, and no bias.

@@ -1,9 +1,7 @@
 r"""LightGCN: learned vectors, propagated over the graph of the interactions (He et al., SIGIR 2020, Eq. 3, 4 and 8).
 
-$$
-[U; V] = \frac{1}{L + 1} \sum_{l=0}^{L} \hat A^l E, \qquad
-\hat A = \begin{pmatrix} 0 & R \\ R^\top & 0 \end{pmatrix}, \qquad R = D_u^{-1/2} X D_i^{-1/2}
-$$
+$$[U; V] = \frac{1}{L + 1} \sum_{l=0}^{L} \hat A^l E, \qquad
+\hat A = \begin{pmatrix} 0 & R \\ R^\top & 0 \end{pmatrix}, \qquad R = D_u^{-1/2} X D_i^{-1/2}$$
 
 paper K, the number of layers → `n_layers`; $\alpha_k$ → 1/(L + 1), as the paper sets it; $e^{(0)}$ → `users`, `items`
 """

@@ -1,19 +1,14 @@
 r"""NeuMF, a network of a user and an item instead of a product (He et al., WWW 2017, Eq. 9, 10 and 12).
 
-$$
-\begin{aligned}
-\textsf{he:} \quad & z_0 = [p^M, q^M], \quad z_l = \operatorname{ReLU}(z_{l-1} W_l + b_l), \quad
+$$\begin{aligned} \textsf{he:} \quad & z_0 = [p^M, q^M], \quad z_l = \operatorname{ReLU}(z_{l-1} W_l + b_l), \quad
   \text{score} = h \cdot [p^G \odot q^G, z_L] + b \\
-\textsf{ngcf:} \quad & z_0 = [u, i, u \odot i], \quad z_l \text{ as above}, \quad \text{score} = h \cdot z_L
-\end{aligned}
-$$
+\textsf{ngcf:} \quad & z_0 = [u, i, u \odot i], \quad z_l \text{ as above}, \quad \text{score} = h \cdot z_L \end{aligned}$$
 
 `network` chooses between them. `he` is the paper's. `ngcf` is the one behind the numbers that later papers print (Wang et al.,
 NGCF, SIGIR 2019): one vector per user and item, and no part beside the layers.
 
 paper $p^G, q^G$ → the first gmf_dim columns of `users`, `items`; $p^M, q^M$ → their other columns; number of layers →
-`hidden_layers`
-
+`hidden_layers`.
 The layers 64, 32, 16, 8 of the authors' program are network=he embedding_dim=40, with init_scale=0.01 loss bce
 neg_reduction=sum n_negatives=4. Widths halve from layer to layer with `he`, and are equal with `ngcf`.
 σ is left to the loss: the score is the logit. Layers start uniform by Glorot's rule, with zero biases; the output of `he` by

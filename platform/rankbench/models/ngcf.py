@@ -1,15 +1,11 @@
 r"""NGCF: graph layers with weights and products of neighbours (Wang et al., SIGIR 2019).
 
-$$
-\begin{aligned}
-\textsf{program:} \quad & S = \tilde A E_l, \quad H = f(S W_1 + b_1) + f((S \odot E_l) W_2 + b_2), \quad
+$$\begin{aligned} \textsf{program:} \quad & S = \tilde A E_l, \quad H = f(S W_1 + b_1) + f((S \odot E_l) W_2 + b_2), \quad
   E_{l+1} = \operatorname{dropout}(H), \\
 & \text{scored: } E_0 \mathbin\Vert E_1/|E_1| \mathbin\Vert \dots \mathbin\Vert E_L/|E_L|, \text{ row by row} \\
 \textsf{paper:} \quad & E_{l+1} = \operatorname{dropout}\bigl(f((\hat A + I) E_l W_1 + (\hat A E_l \odot E_l) W_2)\bigr)
   \quad \text{(Eq. 7)}, \\
-& \text{scored: } E_0 \mathbin\Vert E_1 \mathbin\Vert \dots \mathbin\Vert E_L \quad \text{(Eq. 9)}
-\end{aligned}
-$$
+& \text{scored: } E_0 \mathbin\Vert E_1 \mathbin\Vert \dots \mathbin\Vert E_L \quad \text{(Eq. 9)} \end{aligned}$$
 
 `ngcf_form` chooses between them. f is LeakyReLU with slope 0.2, and $\hat A = D^{-1/2} A D^{-1/2}$. The published numbers are
 those of the program, whose $\tilde A$ is $(D + I)^{-1} (A + I)$ with adjacency = self, $D^{-1} A$ with mean, and

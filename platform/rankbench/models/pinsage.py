@@ -1,12 +1,9 @@
 r"""PinSage: convolutions over the nodes that random walks visit most (Ying et al., KDD 2018, Algorithm 1).
 
-$$
-n_h = \sum_{t \in N(h)} \alpha_{ht} \operatorname{ReLU}(x_t Q + q), \qquad
-z_h = \operatorname{ReLU}([x_h, n_h] W + w), \qquad z_h \leftarrow z_h / |z_h|
-$$
+$$n_h = \sum_{t \in N(h)} \alpha_{ht} \operatorname{ReLU}(x_t Q + q), \qquad
+z_h = \operatorname{ReLU}([x_h, n_h] W + w), \qquad z_h \leftarrow z_h / |z_h|$$
 
-paper α → shares of visits; T → `n_neighbours`; K → `convolutions`; Q, q, W, w → learned weights of each layer
-
+paper α → shares of visits; T → `n_neighbours`; K → `convolutions`; Q, q, W, w → learned weights of each layer.
 As in the comparison of Wang et al. (SIGIR 2019), the nodes are users and items, their learned vectors the features, and the
 last layer is scored. With neighbours=all, a node's neighbours are those of its interactions with α = 1/degree: GraphSAGE with
 means.

@@ -1,16 +1,13 @@
 r"""SGL-ED: LightGCN with a contrastive loss between two graphs that each lack some edges (Wu et al., SIGIR 2021).
 
-$$
-\text{own loss: } \lambda \operatorname*{mean}_{(u, i)} \bigl[\ell(u) + \ell(i)\bigr], \qquad
-\ell(v) = -\log \frac{e^{c(z'_v, z''_v)/\tau}}{\sum_w e^{c(z'_v, z''_w)/\tau}}
-$$
+$$\text{own loss: } \lambda \operatorname*{mean}_{(u, i)} \bigl[\ell(u) + \ell(i)\bigr], \qquad
+\ell(v) = -\log \frac{e^{c(z'_v, z''_v)/\tau}}{\sum_w e^{c(z'_v, z''_w)/\tau}}$$
 
 The mean is over the rows (u, i) of the batch, and c is the cosine.
 
 paper $\lambda_1$ → `ssl_weight`; τ → `ssl_tau`; ρ → `edge_dropout`; w → all users for a user, all items for an item; z', z'' →
 the vectors of LightGCN on two subgraphs, each with $\lfloor (1 - \rho)|R| \rfloor$ interactions and the degrees of what is
-left; $\lambda_2$ → `weight_decay` with decay = layer-0
-
+left; $\lambda_2$ → `weight_decay` with decay = layer-0.
 The subgraphs are drawn once per epoch and are the same for all layers. With contrast_nodes, the sums over w are estimated from
 a sample. Scores are those of the whole graph.
 """

@@ -1,17 +1,12 @@
 r"""SimpleX: a user is a vector of its own and a pooled history (Mao et al., CIKM 2021).
 
-$$
-\begin{aligned}
-p_u &= \gamma u + (1 - \gamma) W_v a_u, \qquad a_u = \sum_{j \in I_u} \alpha_j e_j \\
+$$\begin{aligned} p_u &= \gamma u + (1 - \gamma) W_v a_u, \qquad a_u = \sum_{j \in I_u} \alpha_j e_j \\
 \alpha_j &= \frac{1}{|I_u|} \;\text{(mean)}, \qquad
-  \alpha = \operatorname{softmax}_j\bigl(u \cdot \tanh(W_k e_j + b_k)\bigr) \;\text{(user attention)}
-\end{aligned}
-$$
+  \alpha = \operatorname{softmax}_j\bigl(u \cdot \tanh(W_k e_j + b_k)\bigr) \;\text{(user attention)} \end{aligned}$$
 
 `self_attention` is the same with a learned vector in the place of u.
 
-paper γ → `own_weight`; 1 is MF
-
+paper γ → `own_weight`; 1 is MF.
 In training, the row's own item is not part of the history. The paper's loss is `ccl`, with
 cosines; its program sets numbers of the direction of $p_u$ to 0 in training (user_dropout), so that a positive's score may be
 above 1. On Gowalla, the program has a table of its own for histories (shared_items = false), and one table elsewhere. It fills

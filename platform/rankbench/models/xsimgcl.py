@@ -1,19 +1,14 @@
 r"""XSimGCL: LightGCN with noise in its layers and a contrastive loss between two of them (Yu et al., TKDE 2023).
 
-$$
-\begin{aligned}
-& E_l = \hat A E_{l-1} + \varepsilon \operatorname{sign}(\hat A E_{l-1}) \odot \Delta_l/|\Delta_l|, \qquad
+$$\begin{aligned} & E_l = \hat A E_{l-1} + \varepsilon \operatorname{sign}(\hat A E_{l-1}) \odot \Delta_l/|\Delta_l|, \qquad
   \Delta_l \text{ uniform on } [0, 1], \text{ row by row} \\
 & [U; V] = \frac{1}{L} \sum_{l=1}^{L} E_l, \qquad
   \text{own loss: } \lambda \sum_{\text{users, items}} \operatorname*{mean}_b
-  -\log \frac{e^{z_b \cdot c_b/\tau}}{\sum_{b'} e^{z_b \cdot c_{b'}/\tau}}
-\end{aligned}
-$$
+  -\log \frac{e^{z_b \cdot c_b/\tau}}{\sum_{b'} e^{z_b \cdot c_{b'}/\tau}} \end{aligned}$$
 
 paper ε → `noise`; λ → `aux_weight`; τ → `aux_tau`; l* → `contrast_layer`; L → `n_layers`; z, c → the directions of a node's
 final vector and of its vector in $E_{l^*}$; b, b' → the users, or items, of the batch, each once, or of a random group of
-contrast_nodes of them
-
+contrast_nodes of them.
 Batches of 1,024 interactions compare at most 1,024 nodes; with objective = catalogue a batch has ten times as many.
 Layer 0 is not part of the mean, so a node without interactions scores 0. Scoring uses no noise.
 """

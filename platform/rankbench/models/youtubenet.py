@@ -1,9 +1,7 @@
 r"""YouTubeNet: a user is the mean of the vectors of the user's items (Covington, Adams, Sargin, RecSys 2016, §3).
 
-$$
-p_u = \frac{1}{|I_u|} \sum_{j \in I_u} v_j, \qquad \text{then } p_u \leftarrow \operatorname{ReLU}(W p_u + b)
-  \text{ in each of the layers}, \qquad y_{ui} = p_u \cdot v_i
-$$
+$$p_u = \frac{1}{|I_u|} \sum_{j \in I_u} v_j, \qquad \text{then } p_u \leftarrow \operatorname{ReLU}(W p_u + b)
+  \text{ in each of the layers}, \qquad y_{ui} = p_u \cdot v_i$$
 
 In training, the row's own item is not part of the mean. There are no vectors of users. Without layers, the scores of a user are
 a product of the history and V Vᵀ, so that the model scores users who were not fitted.

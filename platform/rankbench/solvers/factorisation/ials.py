@@ -1,17 +1,13 @@
 r"""iALS, with a ridge that grows with frequency (Rendle et al., RecSys 2022, Eq. 1 to 3), and without false negatives.
 
-$$
-\sum_R (1 - p_u \cdot q_i)^2 + \alpha_0 \sum_{u,i} (p_u \cdot q_i)^2
-  + \lambda \Bigl(\sum_u (|I_u| + \alpha_0 N)^\nu \lVert p_u \rVert^2
-  + \sum_i (|U_i| + \alpha_0 M)^\nu \lVert q_i \rVert^2\Bigr)
-$$ (ials)
+$$\begin{aligned} & \sum_R (1 - p_u \cdot q_i)^2 + \alpha_0 \sum_{u,i} (p_u \cdot q_i)^2 \\
+& + \lambda \Bigl(\sum_u (|I_u| + \alpha_0 N)^\nu \lVert p_u \rVert^2
+  + \sum_i (|U_i| + \alpha_0 M)^\nu \lVert q_i \rVert^2\Bigr) \end{aligned}$$ (ials)
 
 Debiased iALS is iALS whose negatives exclude the interactions (Jin and Li, arXiv 2023, §3.2), with the ridge of iALS:
 
-$$
-\sum_R \bigl(c_u (1 - y_{ui})^2 - \alpha_0 c_u y_{ui}^2\bigr) + \alpha_0 \sum_{u,i} y_{ui}^2 + \text{ridge}, \qquad
-c_u = \frac{N \tau_u}{|I_u|}, \qquad y_{ui} = p_u \cdot q_i
-$$ (debiased-ials)
+$$\sum_R \bigl(c_u (1 - y_{ui})^2 - \alpha_0 c_u y_{ui}^2\bigr) + \alpha_0 \sum_{u,i} y_{ui}^2 + \text{ridge}, \qquad
+c_u = \frac{N \tau_u}{|I_u|}, \qquad y_{ui} = p_u \cdot q_i$$ (debiased-ials)
 
 $\tau_u$ is the fraction of items that user u would like: (1 + a) $|I_u|$ / N + extra / N, so a counts unseen positives in
 proportion to the known ones, and extra is a constant number of them. With extra = 0, c is the same for all users, and this is

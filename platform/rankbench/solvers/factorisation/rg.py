@@ -4,10 +4,8 @@ interactions, M and N the numbers of users and items.
 
 RG² (ICML, Eq. 13, 14, 33 and 34):
 
-$$
-\sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2\Bigr)
-  = \sum_{u,i} \frac{|I_u|}{2N} \Bigl(y_{ui} + 1 - r_{ui} \frac{N}{|I_u|}\Bigr)^2 + \text{const}
-$$ (rg2)
+$$\sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2\Bigr)
+  = \sum_{u,i} \frac{|I_u|}{2N} \Bigl(y_{ui} + 1 - r_{ui} \frac{N}{|I_u|}\Bigr)^2 + \text{const}$$ (rg2)
 
 with the ridge of the paper's updates, λ times the sum of a row's weights: $\lambda |I_u|/2$ per user, $\lambda |R|/2N$ per
 item. A user's weight and ridge are proportional, so all users share one K x K system, and so do all items: an iteration takes
@@ -26,9 +24,7 @@ runs only one of the two.
 The published update replaces $(\sum_i y_{ui})^2$ by $\lVert y_u \rVert^2$, which removes a fraction β of the quadratic term of
 RG²; the printed fraction 1/N is replaced, "for operability", by a hyperparameter:
 
-$$
-\sum_R \Bigl(-y_{ui} + \frac{1 - \beta}{2N} \lVert y_u \rVert^2 + \frac{1}{N} 1^\top y_u\Bigr)
-$$ (rgx-paper)
+$$\sum_R \Bigl(-y_{ui} + \frac{1 - \beta}{2N} \lVert y_u \rVert^2 + \frac{1}{N} 1^\top y_u\Bigr)$$ (rgx-paper)
 
 RG² from sampled softmax with n negatives (journal, Eq. 18 and 19), in which interactions weigh more than other pairs:
 
@@ -45,10 +41,8 @@ $$\sum_R \Bigl(-y_{ui} + \frac{(y_{ui} + 1)^2}{2(n + 1)}\Bigr) + \sum_{u,i} \fra
 
 RG² and RG× as their authors run them, with a weight α on interactions, and β in both Gram terms:
 
-$$
-(1 - \beta) \Bigl(\sum_{u,i} \frac{|I_u|}{2N} y_{ui}^2 + \alpha \sum_R y_{ui}^2\Bigr) + \sum_{u,i} \frac{|I_u|}{N} y_{ui}
-  - (1 + 2\alpha) \sum_R y_{ui} + \text{ridge}
-$$ (rg-authors)
+$$(1 - \beta) \Bigl(\sum_{u,i} \frac{|I_u|}{2N} y_{ui}^2 + \alpha \sum_R y_{ui}^2\Bigr) + \sum_{u,i} \frac{|I_u|}{N} y_{ui}
+  - (1 + 2\alpha) \sum_R y_{ui} + \text{ridge}$$ (rg-authors)
 
 with the ridges $\lambda (|I_u|/2 + \alpha N)$ per user and $\lambda (|R|/2N + \alpha M)$ per item. α is in neither paper: it
 moves the scores of interactions towards 1. At α = β = 0 this is RG², and at α = 0 it is `rgx-paper`. Two switches reproduce

@@ -1,9 +1,7 @@
 r"""WRMF, weighted regularised matrix factorisation (Hu, Koren and Volinsky, ICDM 2008, Eq. 3).
 
-$$
-\sum_{u,i} c_{ui} (r_{ui} - p_u \cdot q_i)^2 + \lambda \Bigl(\sum_u \lVert p_u \rVert^2 + \sum_i \lVert q_i \rVert^2\Bigr),
-\qquad c_{ui} = 1 + \alpha r_{ui}
-$$
+$$\sum_{u,i} c_{ui} (r_{ui} - p_u \cdot q_i)^2 + \lambda \Bigl(\sum_u \lVert p_u \rVert^2 + \sum_i \lVert q_i \rVert^2\Bigr),
+\qquad c_{ui} = 1 + \alpha r_{ui}$$
 
 Users and items without interactions get zero vectors. The library `implicit` calls 1 + α its alpha.
 """

@@ -6,10 +6,8 @@ $$\min_W \; \mathbb{E}\, \lVert A \circ (X - (\Delta \circ X) W) \rVert^2$$ (deq
 
 $$\min_W \; \mathbb{E}\, \lVert A \circ (X - (\Delta \circ X) W) \rVert^2 + \lambda \lVert W \rVert^2$$ (deql-l2)
 
-$$
-\min_W \; \mathbb{E}\, \lVert A \circ (X - (\Delta \circ X) W) \rVert^2 + \lambda \lVert W \rVert^2 \quad\text{with}\quad
-\operatorname{diag}(W) = 0
-$$ (deql-l2-zero-diag)
+$$\min_W \; \mathbb{E}\, \lVert A \circ (X - (\Delta \circ X) W) \rVert^2 + \lambda \lVert W \rVert^2 \quad\text{with}\quad
+\operatorname{diag}(W) = 0$$ (deql-l2-zero-diag)
 
 With q = 1 − p, $h_1 = qpa^2 + q^2b^2$, $h_2 = q h_1$, $c = p(a^2 - b^2)$, G = XᵀX, d = diag(G), S = G − diag(d), column i
 solves $(H_0 + e_1 \mathrm{e}_i^\top + \mathrm{e}_i e_2^\top) W_i = v$ with $H_0 = h_2 S + h_1 \operatorname{diag}(d) + \lambda

@@ -1,20 +1,14 @@
 r"""EASE, embarrassingly shallow autoencoder (Steck, WWW 2019, Eq. 8). G = XᵀX.
 
-$$
-\min_W \; \lVert X - XW \rVert^2 + \lambda \lVert W \rVert^2 \;\text{with}\; \operatorname{diag}(W) = 0
-\quad\to\quad C = (G + \lambda I)^{-1}, \quad W = I - C \operatorname{diag}(1 / C_{jj})
-$$ (ease)
+$$\begin{aligned} & \min_W \; \lVert X - XW \rVert^2 + \lambda \lVert W \rVert^2 \;\text{with}\; \operatorname{diag}(W) = 0 \\
+& \quad\to\quad C = (G + \lambda I)^{-1}, \quad W = I - C \operatorname{diag}(1 / C_{jj}) \end{aligned}$$ (ease)
 
 Debiased EASE is the debiased squared error in EASE (Jin and Li, arXiv 2023, Eq. 26 and 27, Theorem 2).
 
-$$
-\begin{aligned}
-& \min_W \; \lVert X - XW \rVert^2 - \alpha \lVert XW \rVert^2 + \lambda \lVert W \rVert^2
+$$\begin{aligned} & \min_W \; \lVert X - XW \rVert^2 - \alpha \lVert XW \rVert^2 + \lambda \lVert W \rVert^2
   \;\text{with}\; \operatorname{diag}(W) = 0 \\
 & \quad\to\quad C = \Bigl(G + \frac{\lambda}{1 - \alpha} I\Bigr)^{-1}, \quad
-  W = \frac{1}{1 - \alpha} \bigl(I - C \operatorname{diag}(1 / C_{jj})\bigr)
-\end{aligned}
-$$ (debiased-ease)
+  W = \frac{1}{1 - \alpha} \bigl(I - C \operatorname{diag}(1 / C_{jj})\bigr) \end{aligned}$$ (debiased-ease)
 
 It is a multiple of EASE with λ/(1−α): every ranking that α can give, EASE gives with another λ.
 

@@ -2,19 +2,15 @@ r"""EDLAE and DLAE, denoising linear autoencoders (Steck, NeurIPS 2020). G = X�
 
 EDLAE has full emphasis on dropped entries (Eq. 10 with b = 0):
 
-$$
-C = \Bigl(G + \frac{p}{1 - p} \operatorname{diag}(G) + \lambda I\Bigr)^{-1}, \qquad
-W = \frac{1}{1 - p} \bigl(I - C \operatorname{diag}(1 / C_{jj})\bigr)
-$$ (edlae)
+$$C = \Bigl(G + \frac{p}{1 - p} \operatorname{diag}(G) + \lambda I\Bigr)^{-1}, \qquad
+W = \frac{1}{1 - p} \bigl(I - C \operatorname{diag}(1 / C_{jj})\bigr)$$ (edlae)
 
 The factor 1/(1−p) undoes the dropout at prediction time and changes no ranking.
 
 DLAE has dropout, no emphasis, and a free diagonal:
 
-$$
-\Lambda = \frac{p}{1 - p} \operatorname{diag}(G) + \lambda I, \qquad W = (G + \Lambda)^{-1} G = I - C \Lambda, \qquad
-C = (G + \Lambda)^{-1}
-$$ (dlae)
+$$\Lambda = \frac{p}{1 - p} \operatorname{diag}(G) + \lambda I, \qquad W = (G + \Lambda)^{-1} G = I - C \Lambda, \qquad
+C = (G + \Lambda)^{-1}$$ (dlae)
 
 C equals that of EDLAE with the same (p, λ). Since G = (G + Λ) − Λ, the product with G is a column scaling. DEQL(L2) at b = a
 and λ' = λ gives W/(1−p), which has the same ranking.

@@ -1,10 +1,8 @@
 r"""Low-rank DEQL: the expected loss under rank(W) ≤ k, in closed form, for equal emphases (Guo et al., ICLR 2026, Eq. 34 and
 35).
 
-$$
-W = \Sigma_{xx}^{-1/2} \bigl[\Sigma_{xx}^{-1/2} \Sigma_{xy}\bigr]_k, \qquad
-[\,\cdot\,]_k \text{ the truncated singular value decomposition}
-$$
+$$W = \Sigma_{xx}^{-1/2} \bigl[\Sigma_{xx}^{-1/2} \Sigma_{xy}\bigr]_k, \qquad
+[\,\cdot\,]_k \text{ the truncated singular value decomposition}$$
 
 For a = b, $H^{(i)}$ is one matrix for all columns: with q = 1−p and D = diag(G), $\Sigma_{xx} = q^2b^2(G + \frac{p}{q} D +
 \lambda I) = q^2b^2 C^{-1}$ and $\Sigma_{xy} = qb^2 G$. Here λ is added to the Gram matrix (the ridge of the loss is $\lambda

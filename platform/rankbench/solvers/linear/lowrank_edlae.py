@@ -1,17 +1,14 @@
 r"""Low-rank EDLAE by ADMM (Steck, NeurIPS 2020, §4.2; Jin and Li, arXiv 2023, appendix C.2, Eq. 32 to 35).
 
-$$
-\min_B \; \lVert X - XB \rVert^2 + \lVert \Lambda^{1/2} B \rVert^2 \quad\text{over}\quad
-B = UV^\top - \operatorname{diag}(UV^\top), \qquad \Lambda = \frac{p}{1 - p} \operatorname{diag}(G) + \lambda I
-$$
+$$\begin{aligned} & \min_B \; \lVert X - XB \rVert^2 + \lVert \Lambda^{1/2} B \rVert^2, \qquad
+\Lambda = \frac{p}{1 - p} \operatorname{diag}(G) + \lambda I, \\ & \text{over } B = UV^\top - \operatorname{diag}(UV^\top)
+\end{aligned}$$
 
 for U, V (n_items, k). With W = UVᵀ, a vector β that stands for diag(W), scaled multipliers γ and Ω = Λ + ωI, every update
 exactly minimises
 
-$$
-L = \lVert X(I + \operatorname{diag} \beta) - XW \rVert^2 + \lVert \Lambda^{1/2} (W - \operatorname{diag} \beta) \rVert^2
-  + \lVert \Omega^{1/2} (\operatorname{diag}(W) - \beta + \gamma) \rVert^2
-$$
+$$L = \lVert X(I + \operatorname{diag} \beta) - XW \rVert^2 + \lVert \Lambda^{1/2} (W - \operatorname{diag} \beta) \rVert^2
+  + \lVert \Omega^{1/2} (\operatorname{diag}(W) - \beta + \gamma) \rVert^2$$
 
 over its block, and γ ← γ + diag(W) − β. The prediction is B/(1−p), as in EDLAE, which it equals at k = n_items.
 

@@ -2,10 +2,9 @@ r"""RG² by Newton-CG: Gauss-Newton steps, each solved by conjugate gradients (P
 
 $$\sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2\Bigr) + \text{ridge}, \qquad y_{ui} = p_u \cdot q_i$$ (rg2-newton)
 
-$$
-\sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2\Bigr) + \lambda \lVert \text{parameters} \rVert^2, \qquad
-p_u = \operatorname{ReLU}(e_u A + a) B + b, \quad q_i \text{ by a tower of its own}
-$$ (rg2-newton-mlp)
+$$\begin{aligned}
+& \sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2\Bigr) + \lambda \lVert \text{parameters} \rVert^2, \\
+& p_u = \operatorname{ReLU}(e_u A + a) B + b, \qquad q_i \text{ by a tower of its own} \end{aligned}$$ (rg2-newton-mlp)
 
 An iteration solves $(G + \mu M) d = -g$ for all data at once, where g is the gradient, G the Gauss-Newton matrix and M its
 metric, all defined in `gauss_newton.py`. Conjugate gradients, preconditioned by M, stop at `cg_tolerance` times the length of

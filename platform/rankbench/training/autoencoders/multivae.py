@@ -1,15 +1,11 @@
 r"""MultiVAE, a variational autoencoder with a multinomial likelihood (Liang et al., WWW 2018, section 2).
 
-$$
-\begin{aligned}
-\text{encoder:} \quad & h = \tanh(\tilde x Q_1 + q_1), \quad (\mu, \log \sigma^2) = h Q_2 + q_2, \qquad
+$$\begin{aligned} \text{encoder:} \quad & h = \tanh(\tilde x Q_1 + q_1), \quad (\mu, \log \sigma^2) = h Q_2 + q_2, \qquad
   \tilde x: \text{dropout of } x_u / \lVert x_u \rVert_2 \\
 \text{decoder:} \quad & z = \mu + \sigma \varepsilon, \quad \varepsilon \sim \mathcal{N}(0, I), \qquad
   f = \tanh(z P_1 + p_1) P_2 + p_2 \\
 \text{loss:} \quad & \operatorname*{mean}_u \Bigl[-\sum_i x_{ui} \log \operatorname{softmax}(f_u)_i
-  + \frac{\beta}{2} \sum (\sigma^2 + \mu^2 - 1 - \log \sigma^2)\Bigr] + \lambda \sum \lVert W \rVert^2
-\end{aligned}
-$$
+  + \frac{\beta}{2} \sum (\sigma^2 + \mu^2 - 1 - \log \sigma^2)\Bigr] + \lambda \sum \lVert W \rVert^2 \end{aligned}$$
 
 The likelihood is that of the whole history $x_u$, also where dropout left items out, and a user with more items has more
 weight. λ acts on the matrices and not on $q_1, q_2, p_1, p_2$. Scores are f with z = μ and without dropout, so that a user who
