@@ -56,4 +56,4 @@ bench: install
 	$(VENV)/bin/python benchmarks/linear.py
 
 clean:
-	rm -rf $(VENV) .venv-oldest build dist docs/_site .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest build dist docs/_site docs/methods docs/jupyter_execute .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -102,7 +102,7 @@ def pages() -> tuple[Page, ...]:
         for each in registry:
             found.setdefault(registry.origin(each.name), []).append(each)
     order = [*SECTIONS]
-    every_page = [Page(module, tuple(entries)) for module, entries in found.items()]
+    every_page = [Page(module, tuple(entries)) for module, entries in found.items() if module in sys.modules]  # not plugins
     return tuple(sorted(every_page, key=lambda page: (order.index(page.section), page.name)))
 
 
