@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from mlflow.tracking import MlflowClient
 
 import rankbench.api as rb
 from rankbench.api.fit_from import winner
@@ -49,7 +50,7 @@ made = rb.sweep(
     datasets=[shop, other],
     methods={"popularity": {}, "EASE": {"method": "ease", "lam": {"grid": [1, 100]}}, "ials": {"iterations": 3},
              "early": {"method": "sl", "epochs": 30, "patience": 1, "n_negatives": 8, "learning_rate": 0.1}},
-    params={"embedding_dim": 8}, metric="ndcg@5", seeds=[0, 1], name="four", search="none",
+    params={"embedding_dim": 8}, metric="ndcg@5", seeds=[0, 1], search="none",
 )
 print(made.folder)
 print(rb.sweep(datasets=frame, methods=["popul*", "ease", beside.NAME], metric="ndcg@5", name="none", search="none").folder)
@@ -123,6 +124,22 @@ def test_the_other_tables_hold_the_tests_the_runs_and_the_curves(results):
     assert set(made.runs["stage"]) == {"search", "final"} and {"ndcg@5", "seconds"} <= set(made.runs)
     curve = made.curves.query("model == 'ials' and dataset == 'my-shop' and seed == 0")
     assert list(curve["iteration"]) == [1, 2, 3] and curve["seconds"].is_monotonic_increasing
+
+
+def test_in_mlflow_a_sweep_that_nobody_named_has_the_name_of_its_datasets_and_its_question(results):
+    made, environment = results
+    client = MlflowClient(f"sqlite:///{environment.results}/mlflow.db")
+    experiment = client.get_experiment_by_name("my-shop and synthetic")
+    question = "Which of popularity, EASE, ials and early is best on my-shop and synthetic?"
+    assert experiment.tags["mlflow.note.content"].startswith(f"{question}\n")
+    assert made.stored.about.experiment.question == question
+    runs = client.search_runs([experiment.experiment_id], "tags.`rankbench.stage` = 'arm'")
+    rows = made.table.set_index(["dataset", "model"])
+    assert {run.info.run_name for run in runs} == {f"{dataset} {arm}" for dataset, arm in rows.index}
+    for each in runs:
+        tags = each.data.tags
+        assert each.data.metrics["test/ndcg_at_5"] == rows.loc[(tags["rankbench.dataset"], tags["rankbench.arm"]), "ndcg@5"]
+        assert [value for value in tags.values() if value[:1] in ("[", "{", "(") or value in ("None", "True", "False")] == []
 
 
 def test_changes_of_a_dataset_reach_the_sweep(results):
@@ -212,11 +229,11 @@ def test_a_model_of_the_winning_row_can_know_all_parts_or_another_seed(results):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("four", "EASE"), "name one of its datasets: my-shop, synthetic"),
-        (("four", "ease", "my-shop"), r"no row 'ease'; did you mean EASE\?; its rows: .*ials"),
-        (("four", "EASE", "my-shp"), r"no dataset 'my-shp'; did you mean my-shop\?"),
+        (("sweep", "EASE"), "name one of its datasets: my-shop, synthetic"),
+        (("sweep", "ease", "my-shop"), r"no row 'ease'; did you mean EASE\?; its rows: .*ials"),
+        (("sweep", "EASE", "my-shp"), r"no dataset 'my-shp'; did you mean my-shop\?"),
         (("demo", "EASE"), "demo: was never run; run it first"),
-        (("fourth", "EASE"), "no sweep fourth"),
+        (("sweeps", "EASE"), "no sweep sweeps"),
     ],
 )
 def test_a_row_that_is_not_there_is_refused(results, words, message):

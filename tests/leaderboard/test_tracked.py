@@ -7,9 +7,12 @@ from mlflow.tracking import MlflowClient
 
 from rankbench.core.palette import colour_of_name
 from rankbench.leaderboard.results import Result
-from rankbench.leaderboard.tracked import EXPERIMENT, send
+from rankbench.leaderboard.tracked import EXPERIMENT, describe, send
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink
+from rankbench.tracking.saved_views import TAG
+
+from ..tracking.test_saved_views import state_of
 
 FOUND = Result(
     dataset="lastfm", card="card", entrant="sl", rules="rules", allowed="10s", budget=10.0, metric="ndcg@20", fingerprint="f",
@@ -31,6 +34,7 @@ def runs(tmp_path):
     def sent(*results):
         sink = MlflowSink(uri, EXPERIMENT, tmp_path / "mlartifacts", warnings.append, labels=Labels(tags={"who": "me"}))
         sink.open()
+        describe(sink)
         for result in results:
             send(sink, result)
         sink.close()
@@ -56,3 +60,19 @@ def test_an_entry_is_a_run_with_its_setting_and_values(runs):
     assert run.data.tags["mlflow.runColor"] == colour_of_name("sl")
     assert lost.info.status == "FAILED" and lost.data.tags["rankbench.error"] == "over budget: too slow"
     assert lost.data.metrics == {} and lost.info.end_time - lost.info.start_time == 10_000
+
+
+def test_the_view_of_the_experiment_finds_its_entries_and_a_users_description_stays(runs, tmp_path):
+    runs(FOUND)
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    about = client.get_experiment_by_name(EXPERIMENT)
+    (view,) = [state_of(value) for name, value in about.tags.items() if name == f"{TAG}leaderboard"]
+    (entry,) = client.search_runs([about.experiment_id], view["searchFilter"])
+    assert entry.info.run_name == "lastfm sl 10s"
+    plots = [each["selectedParams"] for each in view["compareRunCharts"] if each["type"] == "PARALLEL"]
+    assert plots == [["dataset", "method"]] and {*plots[0]} <= {*entry.data.params}
+    assert about.tags["mlflow.experiment.primaryMetric.name"] == "test/ndcg_at_20"
+    assert about.tags["mlflow.note.content"].startswith("Which method is best on each dataset")
+    client.set_experiment_tag(about.experiment_id, "mlflow.note.content", "mine")
+    runs(LOST)
+    assert client.get_experiment_by_name(EXPERIMENT).tags["mlflow.note.content"] == "mine"

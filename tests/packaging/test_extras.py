@@ -49,7 +49,7 @@ def test_closed_forms_are_fitted_saved_and_compared_without_extras(run):
     ease = run("run", "synthetic", "ease", "lam=100")
     assert ease.returncode == 0 and "ndcg" in ease.stdout
     # The record waits for MLflow, in case it is installed later.
-    assert ease.stderr.count("\n") == 1 and "1 of 1 messages wait" in ease.stderr and "rankbench[tracking]" in ease.stderr
+    assert ease.stderr.count("\n") == 1 and "2 of 2 messages wait" in ease.stderr and "rankbench[tracking]" in ease.stderr
     popularity = run("run", "synthetic", "popularity", "--no-track")
     assert popularity.stderr == ""
     runs = (done.stdout.splitlines()[-1].split()[-1] for done in (ease, popularity))

@@ -14,9 +14,11 @@ from mlflow.tracking import MlflowClient
 
 from rankbench.cli import _main
 from rankbench.tracking.record import write_record
+from rankbench.tracking.saved_views import TAG
 
 from .stores import free_port, run_tags, sink_on, spooled
 from .test_record import RECORD
+from .test_saved_views import state_of
 
 RUN = ["run", "synthetic", "ease", "lam=50", "--json", "data.source.generator.users=80", "data.source.generator.items=40",
        "data.source.generator.interactions_per_user=10", "--cutoffs", "5,10"]  # fmt: skip
@@ -49,14 +51,14 @@ def test_a_run_while_the_server_is_down_then_sync(results, dead, monkeypatch, ca
     assert _main(RUN) == 0
     printed = capsys.readouterr()
     run = json.loads(printed.out)
-    assert printed.err.count("\n") == 1 and "1 of 1 messages wait" in printed.err and "Connection refused" in printed.err
+    assert printed.err.count("\n") == 1 and "2 of 2 messages wait" in printed.err and "Connection refused" in printed.err
     assert _main(["tracking", "sync", "--json"]) == 5
     printed = capsys.readouterr()
     assert json.loads(printed.out)["exit_code"] == 5 and "nothing is lost" in printed.err and printed.err.count("\n") == 1
-    assert len(spooled(results)) == 1
+    assert len(spooled(results)) == 2  # the run, and the view of its experiment
     monkeypatch.delenv("RANKBENCH_TRACKING_URI")
     assert _main(["tracking", "sync", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sent"] == 1
+    assert json.loads(capsys.readouterr().out)["sent"] == 2
     assert run_tags(results / "mlflow.db", "rankbench.run") == [run["id"]]
 
 
@@ -112,6 +114,9 @@ def test_mlflows_variables_and_own_tags_reach_the_run(results, tmp_path, monkeyp
     (run,) = client.search_runs([client.get_experiment_by_name("theirs").experiment_id])
     assert (run.info.run_name, run.data.tags["team"], run.data.tags["rankbench.run"]) == ("first try", "search", printed["id"])
     assert run.data.tags["mlflow.source.name"] == "rankbench run" and run.inputs.dataset_inputs
+    about = client.get_experiment_by_name("theirs")
+    (found,) = client.search_runs([about.experiment_id], state_of(about.tags[f"{TAG}runs"])["searchFilter"])
+    assert found.info.run_id == run.info.run_id
     assert not (results / "mlflow.db").exists()
     # rankbench's own variable wins.
     monkeypatch.setenv("RANKBENCH_TRACKING_URI", f"sqlite:///{tmp_path}/own.db")

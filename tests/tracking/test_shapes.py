@@ -23,6 +23,7 @@ DATA = DatasetInfo(
     "x", "f00d", "random-per-user", counts={"users": 9, "items": 5},
     sources=[{"part": "all", "file": "all.parquet", "origin": "mirror", "sha256": "0e"}],
 )  # fmt: skip
+MACHINE = {"system": "Linux", "cores": 2}
 CURVE = [{"iteration": n, "seconds": 0.5 * n, "loss": 1 / n, "ndcg@20": 0.1 * n} for n in (1, 2, 3)]
 
 
@@ -42,7 +43,7 @@ def final(method, seed, value, **changes):
     return dataclasses.replace(
         RECORD, id=f"final-x-{method}-{seed}", method=method, arm=method, stage="final", seed=seed, params=params, dataset=DATA,
         metrics=metrics, curve=CURVE, seconds={"fit": 2.0}, started_at="2026-01-02T03:04:05+00:00",
-        environment={"revision": "abc123+changes"}, **changes,
+        environment={"revision": "abc123+changes", "packages": {"numpy": "2.4.6", "ray": None}, "machine": MACHINE}, **changes,
     )  # fmt: skip
 
 
@@ -131,6 +132,7 @@ def test_user_source_and_revision_are_in_mlflows_own_fields(flat):
     tags = by_record(flat[2])["final-x-sl-1"].data.tags
     assert (tags["mlflow.user"], tags["mlflow.source.name"]) == (getpass.getuser(), "experiments/x.yaml")
     assert (tags["mlflow.source.git.commit"], tags["rankbench.uncommitted_changes"]) == ("abc123", "true")
+    assert tags["rankbench.versions"] == "numpy 2.4.6" and tags["rankbench.machine"] == "system Linux, cores 2"
 
 
 def test_the_data_are_inputs_with_their_fingerprint(flat):

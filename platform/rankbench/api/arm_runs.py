@@ -9,6 +9,7 @@ from typing import Any
 
 from rankbench.core.palette import run_colours
 from rankbench.experiment.job import configure
+from rankbench.judge.printing import listed
 from rankbench.reports.rows import ReportRow
 from rankbench.reports.tables import Table
 from rankbench.schema.stored_sweep import StoredSweep
@@ -31,11 +32,12 @@ def arm_runs(stored: StoredSweep, table: Table) -> list[dict[str, Any]]:
             continue
         finished = [record for record in records if record.finished]
         first, row = (finished or records)[0], rows[entry.dataset, entry.arm]
+        seeds, splits = (listed(map(str, values)) for values in (row.seeds, row.split_seeds))
         used = configure(first.method, first.params, entry.arm).used
-        params = record_params(first, used) | {"seed": _listed(row.seeds), "split_seed": _listed(row.split_seeds)}
+        params = record_params(first, used) | {"seed": seeds, "split_seed": splits}
         tags = record_tags(first, stored.folder)
         tags = {name: value for name, value in tags.items() if name not in OF_ONE_SEED}
-        tags |= {"rankbench.stage": "arm", "rankbench.seeds": _listed(row.seeds), COLOUR: colours[entry.arm]}
+        tags |= {"rankbench.stage": "arm", "rankbench.seeds": seeds, COLOUR: colours[entry.arm]}
         tags |= {VERDICT: verdict} if (verdict := verdict_of(table, row)) else {}
         found.append({
             "id": f"{entry.dataset} {entry.arm}",
@@ -92,7 +94,3 @@ def _metrics(records: Sequence[RunRecord], row: ReportRow, table: Table) -> dict
 
 def _started(record: RunRecord) -> int:
     return int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else 0
-
-
-def _listed(values: Sequence[Any]) -> str:
-    return ", ".join(map(str, values))

@@ -30,6 +30,7 @@ from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord, find_record, keep_aside, read_record, write_record
 from rankbench.tracking.run_fields import run_name
+from rankbench.tracking.saved_views import standing_view
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
         return {"folder": environment.results / "runs" / record.id, "name": name, "params": config.used}
 
     with sink or nullcontext():
+        if sink:
+            describe(sink)
         with claimed_run(job.run_id(config), environment) as attempt:
             points = LivePoints(lambda record: sink.follow(record, **shown(record))) if sink else None
             outcome, execution = _fit(job, options, environment, points)
@@ -201,6 +204,11 @@ def _write(
 def sink_of_runs(environment: Environment, labels: Labels) -> MlflowSink:
     """Return what sends records to the experiment `runs`."""
     return MlflowSink(tracking_uri(environment), "runs", environment.results / "mlartifacts", _warn, labels=labels)
+
+
+def describe(sink: MlflowSink) -> None:
+    """Give the experiment of single runs its view."""
+    sink.describe(standing_view("runs", "tags.`rankbench.stage` = 'run'", curves=True), "Single runs: a setting on a dataset.")
 
 
 def send(sink: MlflowSink, record: RunRecord, folder: Path, name: str, params: Sequence[str]) -> None:

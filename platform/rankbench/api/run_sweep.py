@@ -11,8 +11,10 @@ from rankbench.api.arm_runs import arm_runs
 from rankbench.core.palette import run_colours
 from rankbench.experiment.methods import method
 from rankbench.fitting.method import Iterative
+from rankbench.judge.printing import listed
 from rankbench.reports.report import links_of, note, sweep_table, write_pages, write_report
 from rankbench.reports.tables import Table
+from rankbench.schema.experiment import topic
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.schema.sweep_id import title_of
 from rankbench.sweeps.heartbeat import Progress
@@ -63,8 +65,8 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
     def planned(plan: Plan, folder: Path) -> None:
         display.planned(plan, folder)
         sink.open()
-        facts: dict[str, Any] = {"datasets": [card.name for card in plan.cards], "arms": [arm.label for arm in spec.arms]}
-        facts |= {"not_available": [*plan.not_available]} if plan.not_available else {}
+        names = {"datasets": [card.name for card in plan.cards], "arms": [*drawn], "not_available": [*plan.not_available]}
+        facts: dict[str, Any] = {key: listed(each) for key, each in names.items() if each}
         facts |= {"settings": plan.n_settings, "fits": plan.n_fits, "chosen_by": metric}
         published = spec.published.model_dump(exclude={"recall"}) if spec.published else {}
         curves = any(isinstance(method(arm.method), Iterative) for arm in spec.arms)
@@ -99,7 +101,7 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
         files.extend(write_report(folder / "report", replace(stored, compared=comparisons(stored))))
         publish(folder, files)
 
-    with MlflowSink(tracking_uri(environment), spec.name, artifacts, display.warn, labels=labels) as sink:
+    with MlflowSink(tracking_uri(environment), topic(spec), artifacts, display.warn, labels=labels) as sink:
         with display:
             listener = Listener(display.accept, places.append, planned, stage, done, finished, display.warn)
             folder, failed = run_sweep(request, listener)

@@ -22,7 +22,7 @@ from rankbench.core.plain import plain, plain_mapping, whole_number
 from rankbench.experiment import methods as known
 from rankbench.experiment.job import configure
 from rankbench.schema.datasets import Entry
-from rankbench.schema.experiment import ArmSpec, ExperimentSpec, load_experiment
+from rankbench.schema.experiment import NO_FILE, ArmSpec, ExperimentSpec, load_experiment, with_question
 from rankbench.schema.find import experiment_file
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.options import SweepOptions
@@ -41,7 +41,7 @@ def sweep(
     metric: str = "ndcg@20",
     trials: int = 10,
     seeds: int | Sequence[int] = 0,
-    name: str = "sweep",
+    name: str = NO_FILE,
     changes: Mapping[str, Any] | None = None,
     options: SweepOptions,
     progress: bool = True,
@@ -73,7 +73,7 @@ def sweep(
     seeds
         The seeds of the final runs.
     name
-        The name in the results folder and in MLflow.
+        The name in the results folder and in MLflow, where a sweep without one is in an experiment named after its datasets.
     changes
         Further values of the experiment by dotted keys, such as {"search.by": "tpe"}.
     chosen, resume, take_over, fresh, require_all, address, memory
@@ -115,7 +115,7 @@ def sweep(
             "final": {"seeds": _seeds(seeds)},
         } | _arms(plain(methods))
         source = "sweep"
-        spec = by_name(validate(ExperimentSpec, override(content, changes), source), environment, source)
+        spec = with_question(by_name(validate(ExperimentSpec, override(content, changes), source), environment, source))
         # Without anything to choose, nothing needs to be fitted on train and measured on valid.
         options = replace(options, chosen=options.chosen or not any(_is_searched(arm) for arm in spec.arms))
     display = sweep_display(spec.search.choose.metric, progress)

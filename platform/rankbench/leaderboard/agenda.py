@@ -21,7 +21,7 @@ from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.entry import Rules
 from rankbench.leaderboard.options import LeaderboardOptions
 from rankbench.leaderboard.results import Leaderboard, Result
-from rankbench.leaderboard.tracked import send
+from rankbench.leaderboard.tracked import describe, send
 from rankbench.sweeps.search.budget import Budget
 from rankbench.tracking.mlflow_sink import MlflowSink
 
@@ -130,6 +130,7 @@ def compete(
 
     if sink:
         sink.open()
+        describe(sink)
     try:
         with session(address, available_cpus()) as cluster:
             if not cluster.local:

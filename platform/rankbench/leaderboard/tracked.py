@@ -11,6 +11,7 @@ from rankbench.leaderboard.results import Result
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.run_fields import COLOUR, metric_key
+from rankbench.tracking.saved_views import standing_view
 
 EXPERIMENT = "leaderboard"  # in MLflow
 
@@ -18,6 +19,12 @@ EXPERIMENT = "leaderboard"  # in MLflow
 def sink_of(environment: Environment, labels: Labels, warn: Callable[[str], None]) -> MlflowSink:
     """Return what sends entries to MLflow. Raises ConfigError for a wrong address of its store."""
     return MlflowSink(tracking_uri(environment), EXPERIMENT, environment.results / "mlartifacts", warn, labels=labels)
+
+
+def describe(sink: MlflowSink) -> None:
+    """Give the experiment of the leaderboard its view and its question."""
+    view = standing_view(EXPERIMENT, f"tags.`rankbench.run` LIKE '{EXPERIMENT} %'", curves=False)
+    sink.describe(view, "Which method is best on each dataset, when all have the same time to search and fit?")
 
 
 def send(sink: MlflowSink, result: Result) -> None:
@@ -32,7 +39,7 @@ def send(sink: MlflowSink, result: Result) -> None:
     known = {"fingerprint": result.fingerprint, "revision": result.revision or "", "cpu": result.cpu, "status": result.status}
     tags |= {f"rankbench.{name}": value for name, value in known.items() if value} | {COLOUR: colour_of_name(result.entrant)}
     sink.send_entry(
-        id=f"leaderboard {result.dataset} {result.entrant} {result.allowed} {result.started_at}",
+        id=f"{EXPERIMENT} {result.dataset} {result.entrant} {result.allowed} {result.started_at}",
         name=f"{result.dataset} {result.entrant} {result.allowed}",
         tags=tags,
         params=about | {name: str(value) for name, value in result.params.items()},

@@ -16,6 +16,7 @@ from rankbench.core.patterns import FAMILY, selected
 from rankbench.core.registry import nearest
 from rankbench.core.wording import DEVICE
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
+from rankbench.judge.printing import in_words
 from rankbench.schema.datasets import Entry, with_card_names
 
 LoadPlugin = Callable[[str, Path, str], Any]
@@ -374,6 +375,18 @@ def experiment_of_words(
     values = {key if key.split(".")[0] in ExperimentSpec.model_fields else f"params.{key}": changes[key] for key in changes}
     content = {"name": NO_FILE, "datasets": [*datasets], "methods": [*methods], "search": {"ranges": "registry"}}
     return _with_cards(validate(ExperimentSpec, override(content, values), source), [Path.cwd()], source)
+
+
+def with_question(spec: ExperimentSpec) -> ExperimentSpec:
+    """Return an experiment without a file and patterns with the question that it asks."""
+    arms, datasets = [arm.label for arm in spec.arms], in_words(spec.dataset_names, "datasets")
+    question = f"Which of {in_words(arms)} is best on {datasets}?" if len(arms) > 1 else f"How good is {arms[0]} on {datasets}?"
+    return spec.model_copy(update={"question": spec.question or question})
+
+
+def topic(spec: ExperimentSpec) -> str:
+    """Return the name of an experiment where many others are: its own, or that of its datasets if nobody has named it."""
+    return in_words(spec.dataset_names, "datasets") if spec.name == NO_FILE else spec.name
 
 
 def _with_cards(spec: ExperimentSpec, folders: Sequence[Path], source: str) -> ExperimentSpec:

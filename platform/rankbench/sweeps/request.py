@@ -19,7 +19,14 @@ from rankbench.core.options import comma_separated
 from rankbench.core.threads import available_cpus
 from rankbench.experiment.execution import require_device
 from rankbench.experiment.methods import load_plugin
-from rankbench.schema.experiment import ExperimentSpec, experiment_of_words, load_experiment, of_arms, of_datasets
+from rankbench.schema.experiment import (
+    ExperimentSpec,
+    experiment_of_words,
+    load_experiment,
+    of_arms,
+    of_datasets,
+    with_question,
+)
 from rankbench.schema.find import experiment_file
 from rankbench.sweeps.options import CommandOptions, SweepOptions
 from rankbench.sweeps.placement import node_memory
@@ -119,4 +126,4 @@ def _experiment(
     if not datasets or not methods:
         raise ConfigError("give an experiment file, or --datasets and --methods, as in --datasets gowalla --methods ease,ials")
     source = "this sweep"
-    return by_name(experiment_of_words(datasets, methods, values, source), environment, source), source
+    return with_question(by_name(experiment_of_words(datasets, methods, values, source), environment, source)), source

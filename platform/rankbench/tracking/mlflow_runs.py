@@ -22,6 +22,7 @@ from rankbench.tracking.spool import (
     ArmMessage,
     CurveMessage,
     EntryMessage,
+    ExperimentMessage,
     Message,
     Placed,
     RunMessage,
@@ -31,6 +32,7 @@ from rankbench.tracking.spool import (
 
 PARENT = "mlflow.parentRunId"
 SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made
+NOTE = "mlflow.note.content"  # the description of an experiment or run, in Markdown
 KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"  # MLflow then shows pages of training, not of agents
 RUN = "rankbench.run"  # the tag with the id of what was measured
 CONTENT = "rankbench.content"  # the tag of an arm with a hash of what was sent of it
@@ -70,6 +72,16 @@ class MlflowRuns:
                 self._arm(message)
             case CurveMessage():
                 self._points(message)
+            case ExperimentMessage():
+                self._describe(message)
+
+    def _describe(self, message: ExperimentMessage) -> None:
+        experiment, _ = self.place(message)
+        note = f"{message.description}\n\n{view_links(experiment, message.tags)}"
+        there = self.client.get_experiment(experiment).tags
+        for key, value in (message.tags | {NOTE: note}).items():
+            if key not in there:
+                self.client.set_experiment_tag(experiment, key, value)
 
     def _points(self, message: CurveMessage) -> None:
         """Log points of a fit that runs. A run shows one attempt at a fit: an earlier one, which was interrupted or lost its
@@ -239,7 +251,7 @@ class MlflowRuns:
         about = dict(message.experiment_tags)
         if question := message.tags.get("rankbench.question"):
             # The list of experiments shows the question beside the name, and the page of the experiment also the links.
-            about["mlflow.note.content"] = f"{without_tags(question)}\n\n{view_links(run.info.experiment_id, about)}".strip()
+            about[NOTE] = f"{without_tags(question)}\n\n{view_links(run.info.experiment_id, about)}".strip()
         for key, value in about.items():
             self.client.set_experiment_tag(run.info.experiment_id, key, value)
         if not run.data.params:
@@ -248,7 +260,7 @@ class MlflowRuns:
     def _end(self, message: SweepEnd) -> None:
         run_id = self._sweep(message).info.run_id
         if message.note:
-            self.client.set_tag(run_id, "mlflow.note.content", message.note[:8000])
+            self.client.set_tag(run_id, NOTE, message.note[:8000])
         for path in map(self._inside, message.files):
             if path.is_file() and not path.is_symlink():
                 self.client.log_artifact(run_id, str(path), "report")

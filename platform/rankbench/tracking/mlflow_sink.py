@@ -31,6 +31,7 @@ from rankbench.tracking.spool import (
     ArmMessage,
     CurveMessage,
     EntryMessage,
+    ExperimentMessage,
     Message,
     RunMessage,
     Spool,
@@ -126,7 +127,7 @@ class MlflowSink:
         self._published = {f"rankbench.{name}": str(value) for name, value in (published or {}).items() if value is not None}
         texts = {name: str(value) for name, value in params.items() if value is not None}
         views, time = list(views), now()
-        primary = {PRIMARY_METRIC: views[0].order_by} if views else {}
+        primary = {PRIMARY_METRIC: views[0].metric} if views else {}
         self._put(
             SweepStart(
                 **self._place(), sweep=sweep_id, params=texts, tags=tags | self._published | self.labels.tags,
@@ -181,6 +182,11 @@ class MlflowSink:
     def send_entry(self, id: str, name: str, tags: dict[str, str], **shown: Any) -> None:
         """Send what has no record. `shown`: the other fields of `spool.EntryMessage`."""
         self._put(EntryMessage(**self._place(), id=id, name=self._name(name), tags=tags | self.labels.tags, **shown))
+
+    def describe(self, view: View, description: str) -> None:
+        """Give the experiment a view and a description, if it has none yet."""
+        tags = dict([view.tag(now())]) | {PRIMARY_METRIC: view.metric}
+        self._put(ExperimentMessage(**self._place(), tags=tags, description=description))
 
     def send_arm(self, id: str, name: str, tags: dict[str, str], **shown: Any) -> None:
         """Send the means of an arm of the sweep. `shown`: the other fields of `spool.ArmMessage`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,8 @@ def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.config_hash": config_hash(record),
         "rankbench.measured_on": record.measured_on,
         "rankbench.fit_on": record.fit_on,
-        "rankbench.machine": str(environment.get("machine", "")),
-        "rankbench.versions": str(environment.get("packages", "")),
+        "rankbench.machine": _facts(environment.get("machine", {})),
+        "rankbench.versions": _facts(environment.get("packages", {})),
         "rankbench.record": str(folder),
         COLOUR: colour_of_name(record.method),  # unless its sweep gives it another
     }
@@ -82,6 +82,10 @@ def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.count_differences": "; ".join(data.differences)[:5000],
     }
     return always | {key: str(value) for key, value in known.items() if value not in (None, "")}
+
+
+def _facts(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items() if value is not None)
 
 
 def config_hash(record: RunRecord) -> str:

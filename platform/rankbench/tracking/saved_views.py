@@ -28,7 +28,7 @@ Section = tuple[str, tuple[Chart, ...]]  # a title, and charts under it
 
 @dataclass(frozen=True)
 class View:
-    """A list of runs that match `filter`, sorted by the column `order_by`, largest first.
+    """A list of runs that match `filter`, sorted by their main `metric`, or with the newest first.
 
     `sections`: titles and their charts. Without charts, a section has the title of a prefix of metrics: there MLflow puts
     charts of the other metrics with this prefix, and the section is closed at first.
@@ -37,9 +37,10 @@ class View:
     id: str
     name: str
     filter: str
-    order_by: str
+    metric: str
     columns: tuple[str, ...]
     sections: tuple[Section, ...]
+    newest_first: bool = False
 
     def tag(self, time: int) -> tuple[str, str]:
         """Return the key and value of the experiment's tag. `time`: ms since 1970."""
@@ -64,7 +65,7 @@ class View:
                 charts.append(own | chart)
         return {
             "searchFilter": self.filter,
-            "orderByKey": self.order_by,
+            "orderByKey": NEWEST if self.newest_first else column("metrics", self.metric),
             "orderByAsc": False,
             "startTime": "ALL",
             "lifecycleFilter": "Active",
@@ -107,7 +108,7 @@ def sweep_views(
         id=f"{sweep}-arms",
         name=f"arms {name}",
         filter=_of_stage("arm", sweep),
-        order_by=column("metrics", tests[0]),
+        metric=tests[0],
         columns=(column("tags", VERDICT), *_columns((tests[0], *bounds, *tests[1:])), *cost, *about, *varied),
         sections=_final_sections(metric, tests, curves),
     )
@@ -122,7 +123,7 @@ def sweep_views(
             id=f"{sweep}-search",
             name=f"search {name}",
             filter=_of_stage("search", sweep),
-            order_by=column("metrics", best),
+            metric=best,
             columns=(column("metrics", best), *varied, cost[0], *about),
             sections=(
                 (f"{validation} by searched parameters", plots),
@@ -143,24 +144,25 @@ def seeds_view(sweep: str, name: str, metric: str, reported: Sequence[str], curv
         id=f"{sweep}-seeds",
         name=f"seeds {name}",
         filter=_of_stage("final", sweep),
-        order_by=column("metrics", tests[0]),
+        metric=tests[0],
         columns=(*_columns((*tests, "seconds/fit", "peak_memory_gb")), *about),
         sections=_final_sections(metric, tests, curves),
     )
 
 
-def standing_view(id: str, name: str, filter: str, metric: str, reported: Sequence[str], curves: bool) -> View:
-    """Return a view of runs that belong to no sweep, of any method on any dataset, newest first."""
-    tests = _tests(metric, reported)
+def standing_view(name: str, filter: str, curves: bool) -> View:
+    """Return a view of runs that belong to no sweep, of any method on any dataset."""
+    metric, tests = "ndcg@20", _tests("ndcg@20", ("recall@20",))
     about = tuple(column("params", each) for each in ("dataset", "method"))
     by_method = f"Test {in_words(metric)} by dataset and method", (parallel(("dataset", "method"), tests[0]),)
     return View(
-        id=id,
+        id=name,
         name=name,
         filter=filter,
-        order_by=NEWEST,
+        metric=tests[0],
         columns=(*about, *_columns((*tests, "seconds/fit", "peak_memory_gb"))),
         sections=(by_method, *_final_sections(metric, tests, curves)),
+        newest_first=True,
     )
 
 

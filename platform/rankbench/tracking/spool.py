@@ -135,7 +135,16 @@ class CurveMessage(Placed):
     kind: Literal["curve"] = "curve"
 
 
-Message = RunMessage | SweepStart | SweepEnd | EntryMessage | ArmMessage | CurveMessage
+@dataclass(frozen=True, kw_only=True)
+class ExperimentMessage(Placed):
+    """Tags of an experiment, among them views, and its description. What it has already, perhaps from its user, stays."""
+
+    tags: dict[str, str]
+    description: str
+    kind: Literal["experiment"] = "experiment"
+
+
+Message = RunMessage | SweepStart | SweepEnd | EntryMessage | ArmMessage | CurveMessage | ExperimentMessage
 
 _FORMAT = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 _STAMP_LOCK = threading.Lock()
