@@ -27,6 +27,8 @@ from rankbench.evaluation.summary import Interval
 from rankbench.experiment.evaluation import Evaluation
 from rankbench.experiment.measure_lists import measure_lists
 from rankbench.experiment.options import ListOptions
+from rankbench.leaderboard.foreign import Foreign
+from rankbench.leaderboard.results import Leaderboard
 from rankbench.schema.shared_sweeps import claimed_run, store_run
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.labels import Labels
@@ -79,8 +81,8 @@ def evaluate(
 
 
 def record_lists(options: ListOptions, environment: Environment, labels: Labels | None = None) -> RecordedRun:
-    """Measure the lists that options name, keep the record, put it into the table of a sweep if one is named, and send it to
-    MLflow with `labels`, if they are given.
+    """Measure the lists that options name, keep the record, put it into the table of a sweep and into a leaderboard if they are
+    named, and send it to MLflow with `labels`, if they are given.
     """
     card = load_card(options.dataset, environment, only_card_changes(options.params))
     metrics = chosen_metrics(options)
@@ -100,6 +102,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
             record, columns, ids = measure_lists(lists_of(options.lists), data, metrics, name, **about)
     except ConfigError as error:  # of an argument, in the word of its option
         raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|cutoffs): ", _as_option, str(error))) from None
+    line = Foreign.of(record) if options.leaderboard else None
     if stored is not None:
         require_new_name(stored, record)
     with claimed_run(record.id, environment) as attempt:
@@ -108,6 +111,8 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         folder = write_record(runs, record, per_user, replace=True, fence=fence)  # of the same lists, measured in the same way
         if isinstance(attempt, StoredAttempt):
             store_run(folder, attempt)
+    if line and options.leaderboard:
+        Leaderboard(options.leaderboard).add(line)
     if stored is not None:
         put_into(stored, record, folder, environment)
     if labels:

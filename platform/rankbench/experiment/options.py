@@ -79,6 +79,7 @@ class ListOptions(MetricOptions):
     sweep: str | None = option(
         None, "Also put them as a row into the table of this finished sweep, with its metrics.", complete="sweeps"
     )
+    leaderboard: Path | None = option(None, "Also put them into this folder of a leaderboard, beside the ranks.")
     seed: int = option(0, "Seed of the bootstrap.", min=0)
     track: bool = option(True, "Send the record to MLflow.", flags=("--track/--no-track",))
 

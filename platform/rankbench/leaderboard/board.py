@@ -16,6 +16,7 @@ import numpy as np
 from rankbench.judge.compare import LEVEL
 from rankbench.judge.printing import p_text
 from rankbench.judge.ranking import Jackknife, MethodRanking, against_first, agreement, jackknife
+from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Result
 
 if TYPE_CHECKING:
@@ -41,12 +42,15 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Board:
-    """Entries with the budget `allowed`, ranked by `metric`. `notes` are sentences about other entries of the store."""
+    """Entries with the budget `allowed`, ranked by `metric`. `notes` are sentences about other entries of the store. `foreign`
+    lists have no part in ranks and tests.
+    """
 
     entries: tuple[Result, ...]
     allowed: str
     metric: str
     notes: tuple[str, ...] = ()
+    foreign: tuple[Foreign, ...] = ()
 
     @cached_property
     def ranking(self) -> MethodRanking:
@@ -191,6 +195,10 @@ class Board:
         # Methods that draw no random numbers have one seed, however many were asked for.
         if len(seeds := {len(each.seeds) for each in self.entries if len(each.seeds) > 1}) > 1:
             yield f"Measured with different numbers of seeds: {', '.join(map(str, sorted(seeds)))}."
+        for foreign in self.foreign:
+            if value := foreign.metrics.get(self.metric):
+                where = f"{foreign.name} on {foreign.dataset}, fitted on {foreign.fit_on}"
+                yield f"Not ranked, because they have no budget: {where}, {self.metric} {value[0]:.4f}."
 
     def facts(self, rope: float | None = None) -> dict[str, Any]:
         """All of this as JSON values. With `rope`, each method is compared with the first one by `against_first`."""
@@ -221,6 +229,7 @@ class Board:
             "left_out": self.left_out,
             "datasets_apart": self.datasets_apart,
             "notes": list(self.notes),
+            "foreign": [asdict(each) for each in self.foreign],
         }
 
 

@@ -2,6 +2,7 @@
 
 DATASET.entries.jsonl                        one line per entry (`Result.key`), also for those without a result
 DATASET.ties.jsonl                           one line per set of entries that were compared, and metric
+DATASET.foreign.jsonl                        one line per name of foreign lists (`foreign.py`)
 users/DATASET/ENTRANT-BUDGET-KEY.parquet     each metric of each user, its mean over the seeds; only where the entry was run
 """
 
@@ -19,6 +20,7 @@ from pydantic import Field
 
 from rankbench.core.files import atomic_file
 from rankbench.evaluation.user_tables import UserValues, values_of, weight_column
+from rankbench.leaderboard.foreign import Foreign
 from rankbench.ledger.ledger import Ledger
 from rankbench.ledger.line import Line, MeasuredFit
 
@@ -114,7 +116,7 @@ class Ties(Line):
 class Leaderboard(Ledger):
     """The entries in a folder, and the tables of their users beside them."""
 
-    kinds = {"entries": Result, "ties": Ties}
+    kinds = {"entries": Result, "ties": Ties, "foreign": Foreign}
 
     def find(self, wanted: Result) -> Result | None:
         """Return the entry that `wanted` is, None if it has to be run, as after a failure. `wanted` may not know its data."""

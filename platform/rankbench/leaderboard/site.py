@@ -22,6 +22,7 @@ from rankbench.judge.compare import compare
 from rankbench.judge.ranking import MethodRanking
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.figures import critical_differences, quality_by_budget, shares_of_best, space_of_datasets
+from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Leaderboard, Result, Ties
 from rankbench.leaderboard.traits import correlations
 from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State, Text
@@ -37,6 +38,7 @@ TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "
     "= best: not told from it."
 )
+FOREIGN = "Lists of other programs, which are not ranked and not tested, because nobody knows what time and search they took."
 TOO_LONG = ("All entries",)  # sections that a page in a repository does not have
 
 Families = Mapping[str, Sequence[str]]  # method → families
@@ -210,6 +212,16 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
     others = [name for name in names if name != board.metric]
     header = ["method", board.metric, "against the best", *others, "settings tried", "seeds", "seconds", "of the fit", "GB"]
     sections = [Section("", (Text(TIES), Grid(header, body)))]
+    if foreign := [each for each in board.foreign if each.dataset == dataset]:
+        rows = [
+            [
+                each.name, *[_value(each, name) for name in (board.metric, *others)],
+                "" if each.seconds is None else f"{each.seconds:.1f}", each.fit_on, "; ".join(each.said),
+            ]
+            for each in foreign
+        ]  # fmt: skip
+        header = ["lists", board.metric, *others, "seconds of the fit, as told", "fitted on", "notes"]
+        sections.append(Section("Foreign lists", (Text(FOREIGN), Grid(header, rows))))
     lost = [each for each in board.entries if each.dataset == dataset and not each.finished]
     if lost:
         rows = [[link("method", each.entrant), each.status, each.reason] for each in lost]
@@ -281,7 +293,7 @@ def _place(result: Result, board: Board) -> str:
     return f"{ranked.index(result) + 1} of {len(ranked)}" if result in ranked else without
 
 
-def _value(result: Result, metric: str, interval: bool = True) -> str:
+def _value(result: Result | Foreign, metric: str, interval: bool = True) -> str:
     if metric not in result.metrics:
         return ""
     value, low, high = result.metrics[metric]

@@ -14,6 +14,7 @@ from rankbench.evaluation.metrics import metric_set, require_better_if_larger
 from rankbench.experiment.methods import families
 from rankbench.leaderboard.agenda import store_folder
 from rankbench.leaderboard.board import Board, comparable
+from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.options import BoardOptions, Selection, ShowOptions
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import Told, write_site, write_summary
@@ -31,7 +32,8 @@ def board(options: ShowOptions, environment: Environment, skipped: list[str] | N
     rope = options.rope
     require(rope is None or 0 < rope < 1, f"--rope: {rope} is not between 0 and 1")
     results = Leaderboard(store_folder(environment, options.store), skipped=skipped)
-    return boards(options, [*results.all(Result)], results.folder, options.budget, options.metric, options.threads)[0]
+    entries, foreign = [*results.all(Result)], [*results.all(Foreign)]
+    return boards(options, entries, results.folder, options.budget, options.metric, options.threads, foreign)[0]
 
 
 def site(
@@ -49,7 +51,7 @@ def site(
     one_page = to.suffix == ".md"
     require_writable(to.parent if one_page else to)
     results = Leaderboard(store_folder(environment, options.store), skipped=skipped)
-    found = boards(options, [*results.all(Result)], results.folder, threads=options.threads)
+    found = boards(options, [*results.all(Result)], results.folder, threads=options.threads, foreign=[*results.all(Foreign)])
     names = sorted({each.entrant for board in found for each in board.entries})
     of = {name: [family for family, members in families().items() if name in members] for name in names}
     return write_summary(to, found, of) if one_page else write_site(to, found, results, of, on_page)
@@ -62,8 +64,11 @@ def boards(
     budget: str | None = None,
     metric: str | None = None,
     threads: int | None = None,
+    foreign: Sequence[Foreign] = (),
 ) -> list[Board]:
-    """One board of the entries in a folder per budget, that with most entries first; with `budget`, that one alone."""
+    """One board of the entries in a folder per budget, that with most entries first; with `budget`, that one alone. `foreign`
+    lists on the data of its entries are shown beside each.
+    """
     require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
     budgets = [name for name, _ in Counter(each.allowed for each in entries).most_common()]
     if budget is not None:
@@ -84,5 +89,7 @@ def boards(
     for allowed in budgets:
         if of_budget := [each for each in entries if each.allowed == allowed]:
             shown, notes = comparable(of_budget, metric)
-            found.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes))
+            data = {(each.dataset, each.fingerprint) for each in shown}
+            beside = tuple(each for each in foreign if (each.dataset, each.fingerprint) in data)
+            found.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes, beside))
     return found
