@@ -78,9 +78,11 @@ def check(words, brief=False):
         if file is not None and "=" not in str(file):
             if file.parent.name:
                 load_experiment(ROOT / file, values)
-        elif given["datasets"] and not brief:
-            selections = [",".join(given[name]).split(",") for name in ("datasets", "methods")]
-            by_name(experiment_of_words(*selections, values, "here"), Environment.from_env(), "here")
+        elif given["datasets"] and (given["methods"] or not brief):
+            datasets, methods = (",".join(given[name]).split(",") for name in ("datasets", "methods"))
+            datasets = ["synthetic" if name in INVENTED else name for name in datasets if not name.isupper()]  # PATTERN
+            if datasets:
+                by_name(experiment_of_words(datasets, methods, values, "here"), Environment.from_env(), "here")
 
 
 def is_name(text):
