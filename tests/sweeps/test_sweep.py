@@ -172,21 +172,39 @@ def test_an_arm_in_mlflow_has_the_means_and_the_verdict_of_the_report(swept):
         assert run.info.run_name == arm and run.data.params["seed"] == "0" and "rankbench.seed" not in tags
 
 
-def test_resume_runs_what_is_missing_and_nothing_else(swept):
+def is_registered(home, folder, err):
+    """The best model of the sweep is in the registry, with what its report says of it, and nothing else is."""
+    assert "registered models:/small/1" in err
+    stored, client = read_sweep(folder), MlflowClient(f"sqlite:///{home}/results/mlflow.db")
+    (version,) = client.search_model_versions()
+    best = next(pair.against for pair in stored.compared.comparisons if pair.metric == "ndcg@10")
+    record = next(record for record in stored.finals if record.arm == best)
+    value = f"{record.metrics['ndcg@10'].mean:.4f}"
+    assert (version.name, version.tags["test/ndcg_at_10"], version.tags["rankbench.verdict"]) == ("small", value, "best")
+    assert (
+        version.tags["rankbench.of_sweep"] == folder.name
+        and version.tags["rankbench.fingerprint"] == record.dataset.fingerprint
+    )
+    assert f"| ndcg@10 | {value} |" in version.description and f"**{best}** on synthetic: best" in version.description
+    assert client.get_run(version.run_id).data.metrics["test/ndcg_at_10"] == record.metrics["ndcg@10"].mean
+
+
+def test_resume_runs_what_is_missing_and_nothing_else_and_registers_the_best(swept):
     home, folder, *_ = swept
     kept = {path.parent.name: path.stat().st_mtime_ns for path in folder.glob("records/*/record.json")}
     failed = [record.id for record in records_in(folder) if record.failed]
     lost = next(name for name in kept if name.startswith("search-synthetic-ease") and name not in failed)
     before = read_record(folder / "records" / lost)
     shutil.rmtree(folder / "records" / lost)
-    process = start(home, "sweep", "small.yaml", "--resume", "--json")
+    process = start(home, "sweep", "small.yaml", "--resume", "--json", "--register", "best")
     missing = set()
     while process.poll() is None:
         # A failed run is tried again, and its record stays until the new one takes its place.
         missing |= {name for name in failed if not (folder / "records" / name).exists()}
         time.sleep(0.01)
-    output(process, code=4)
+    _, err = output(process, code=4)
     assert failed and not missing
+    is_registered(home, folder, err)
     again = read_record(folder / "records" / lost)
     assert again.metrics == before.metrics
     broken = {record.id for record in records_in(folder) if not record.finished}

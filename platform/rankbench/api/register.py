@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,8 +20,17 @@ from rankbench.tracking.model_registry import register as register_servable
 PACKAGES = ("mlflow", "numba", "numpy", "pandas", "pyarrow", "pydantic", "rankbench", "safetensors", "scipy")
 
 
-def register(folder: Path, name: str, environment: Environment, labels: Labels) -> Registered:
-    """Register the model in `folder`, as written by `Model.save`, under `name`.
+def register(
+    folder: Path,
+    name: str,
+    environment: Environment,
+    labels: Labels,
+    tags: Mapping[str, str] | None = None,
+    metrics: Mapping[str, float] | None = None,
+    card: str = "",
+) -> Registered:
+    """Register the model in `folder`, as written by `Model.save`, under `name`. What was measured of it are `metrics`, further
+    `tags`, and a `card` in Markdown, which becomes the description of its version.
 
     Raises DataError if it is not a saved model, ConfigError for a wrong tracking address, and StorageError if MLflow's store
     does not accept it.
@@ -27,6 +38,7 @@ def register(folder: Path, name: str, environment: Environment, labels: Labels) 
     uri = tracking_uri(environment)
     model = load(folder)
     servable = _servable(model, folder)
+    servable = replace(servable, tags=servable.tags | dict(tags or {}), metrics=dict(metrics or {}), card=card)
     return register_servable(servable, name, uri, environment.results / "mlartifacts", labels)
 
 

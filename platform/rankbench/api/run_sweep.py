@@ -23,6 +23,7 @@ from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import Listener, comparisons, run_sweep
 from rankbench.sweeps.units import Unit
+from rankbench.sweeps.views.phases import err
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord
@@ -111,6 +112,11 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
         for arm in arm_runs(stored, table):
             sink.send_arm(**arm)
         sink.finish_sweep(files, ok=not failed, note=note(spec.question, table))
+        if request.options.register:
+            from rankbench.api.register_arms import register_arms  # fits, whose display imports this file
+
+            for model in register_arms(stored, table, request.options.register, environment, labels, display.warn):
+                err.print(f"registered {model.uri}")
         if (links := links_of(stored, environment)).runs:
             # Only now does the store have all runs, which the page links to.
             table = sweep_table(stored, links)

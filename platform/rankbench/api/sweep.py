@@ -76,6 +76,8 @@ def sweep(
         The name in the results folder and in MLflow, where a sweep without one is in an experiment named after its datasets.
     changes
         Further values of the experiment by dotted keys, such as {"search.by": "tpe"}.
+    register
+        "best" registers the model of the best row of each dataset in MLflow, "all" that of each row, with its test metrics.
     chosen, resume, take_over, fresh, require_all, address, memory
         As the options of `rankbench sweep`: skip the search, continue the newest sweep of this experiment, even if another
         process runs it, repeat finished runs, stop if a dataset is not available, the address of a Ray cluster, and the memory

@@ -25,6 +25,9 @@ class SweepOptions(Options):
         None, "Memory that the sweep may use on this machine, objects included, such as 8GB. Default: what is free."
     )
     fresh: bool = option(False, "Repeat runs that an earlier sweep has finished.")
+    register: str | None = option(
+        None, "Register the best model of each dataset, or that of each row, in MLflow.", metavar="[best|all]",
+    )  # fmt: skip
     require_all: bool = option(False, "Stop if a dataset is not available, instead of leaving it out.")
 
     @property

@@ -14,6 +14,7 @@ from rankbench.cluster.session import host_and_port, session
 from rankbench.core.config import assignments
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.extras import require_extra
 from rankbench.core.memory import available_memory
 from rankbench.core.options import comma_separated
 from rankbench.core.threads import available_cpus
@@ -47,6 +48,12 @@ class SweepRequest:
     options: SweepOptions = field(default_factory=SweepOptions)
     changes: tuple[str, ...] = ()
     command: str = ""
+
+    def __post_init__(self) -> None:
+        which = self.options.register
+        require(which in (None, "best", "all"), f"register: expected 'best' or 'all', got {which!r}")
+        if which:
+            require_extra("tracking", "register")
 
     @classmethod
     def of_words(cls, options: CommandOptions, environment: Environment, plugins: Sequence[str] = ()) -> SweepRequest:

@@ -28,8 +28,8 @@ EXPERIMENT = "models"  # unless the user names another
 class Servable:
     """A model folder, the module that loads it, and an example: a request, its parameters and the answer.
 
-    `optional` are further columns that a request may have. `requirements` are pinned packages. `params` and `tags` describe
-    the model.
+    `optional` are further columns that a request may have. `requirements` are pinned packages. `params`, `metrics`, `tags` and
+    a `card` in Markdown describe the model.
     """
 
     folder: Path
@@ -41,6 +41,8 @@ class Servable:
     optional: tuple[str, ...] = ()
     params: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    card: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def register(model: Servable, name: str, uri: str, artifacts: Path, labels: Labe
         run = client.create_run(experiment, start_time=now, run_name=labels.name or f"register {name}", tags=tags)
         run_id = run.info.run_id
         try:
-            runs.log(run_id, {}, model.params, now)
+            runs.log(run_id, model.metrics, model.params, now)
             version = _log(model, name, uri, run_id)
         except BaseException:
             client.set_terminated(run_id, "FAILED")
@@ -88,6 +90,8 @@ def register(model: Servable, name: str, uri: str, artifacts: Path, labels: Labe
         client.set_terminated(run_id, "FINISHED")
         for key, value in model.tags.items():
             client.set_model_version_tag(name, str(version), key, value)
+        if model.card:
+            client.update_model_version(name, str(version), model.card)
     return Registered(name, version, run_id)
 
 
