@@ -9,8 +9,8 @@ from rankbench.core.palette import colour_of_name
 from rankbench.leaderboard.results import Result
 from rankbench.leaderboard.tracked import EXPERIMENT, describe, send
 from rankbench.tracking.labels import Labels
+from rankbench.tracking.mlflow_internals import VIEW
 from rankbench.tracking.mlflow_sink import MlflowSink
-from rankbench.tracking.saved_views import TAG
 
 from ..tracking.test_saved_views import state_of
 
@@ -66,7 +66,7 @@ def test_the_view_of_the_experiment_finds_its_entries_and_a_users_description_st
     runs(FOUND)
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     about = client.get_experiment_by_name(EXPERIMENT)
-    (view,) = [state_of(value) for name, value in about.tags.items() if name == f"{TAG}leaderboard"]
+    (view,) = [state_of(value) for name, value in about.tags.items() if name == f"{VIEW}leaderboard"]
     (entry,) = client.search_runs([about.experiment_id], view["searchFilter"])
     assert entry.info.run_name == "lastfm sl 10s"
     plots = [each["selectedParams"] for each in view["compareRunCharts"] if each["type"] == "PARALLEL"]

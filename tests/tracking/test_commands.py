@@ -13,8 +13,8 @@ from filelock import FileLock
 from mlflow.tracking import MlflowClient
 
 from rankbench.cli import _main
+from rankbench.tracking.mlflow_internals import VIEW
 from rankbench.tracking.record import write_record
-from rankbench.tracking.saved_views import TAG
 
 from .stores import free_port, run_tags, sink_on, spooled
 from .test_record import RECORD
@@ -115,7 +115,7 @@ def test_mlflows_variables_and_own_tags_reach_the_run(results, tmp_path, monkeyp
     assert (run.info.run_name, run.data.tags["team"], run.data.tags["rankbench.run"]) == ("first try", "search", printed["id"])
     assert run.data.tags["mlflow.source.name"] == "rankbench run" and run.inputs.dataset_inputs
     about = client.get_experiment_by_name("theirs")
-    (found,) = client.search_runs([about.experiment_id], state_of(about.tags[f"{TAG}runs"])["searchFilter"])
+    (found,) = client.search_runs([about.experiment_id], state_of(about.tags[f"{VIEW}runs"])["searchFilter"])
     assert found.info.run_id == run.info.run_id
     assert not (results / "mlflow.db").exists()
     # rankbench's own variable wins.

@@ -3,8 +3,12 @@
 import base64
 import json
 import zlib
+from pathlib import Path
 
-from rankbench.tracking.saved_views import TAG, sweep_views, view_links
+import mlflow
+
+from rankbench.tracking.mlflow_internals import COLOUR, KIND, PRIMARY_METRIC, TRAINING, VIEW
+from rankbench.tracking.saved_views import sweep_views, view_links
 
 
 def state_of(value):
@@ -29,7 +33,7 @@ def charts_of(state, title):
 
 def test_arms_are_listed_first_then_their_seeds_then_the_search():
     tags = views([["lam"]])
-    assert list(tags) == [f"{TAG}demo-1-arms", f"{TAG}demo-1-seeds", f"{TAG}demo-1-search"]
+    assert list(tags) == [f"{VIEW}demo-1-arms", f"{VIEW}demo-1-seeds", f"{VIEW}demo-1-search"]
     names = [json.loads(value)["name"] for value in tags.values()]
     assert names == ["arms 2026-11-28 demo", "seeds 2026-11-28 demo", "search 2026-11-28 demo"]
     for tag, stage in zip(tags.values(), ("arm", "final", "search"), strict=True):
@@ -76,17 +80,30 @@ def test_no_open_section_is_empty_and_without_an_iterative_method_there_are_no_c
 
 
 def test_each_set_of_searched_parameters_has_a_plot_because_a_run_needs_all_of_them():
-    state = state_of(views([["lam"], ["learning_rate", "tau"], [], ["lam"]])[f"{TAG}demo-1-search"])
+    state = state_of(views([["lam"], ["learning_rate", "tau"], [], ["lam"]])[f"{VIEW}demo-1-search"])
     plots = [each["selectedParams"] for each in state["compareRunCharts"] if each["type"] == "PARALLEL"]
     assert plots == [["method", "lam"], ["method", "learning_rate", "tau"]]
     assert {"params.`lam`", "params.`learning_rate`", "params.`tau`"} <= set(state["selectedColumns"])
 
 
 def test_without_a_search_there_is_no_view_of_one():
-    assert list(views([[], []])) == [f"{TAG}demo-1-arms", f"{TAG}demo-1-seeds"]
+    assert list(views([[], []])) == [f"{VIEW}demo-1-arms", f"{VIEW}demo-1-seeds"]
 
 
 def test_links_open_the_views():
     links = view_links("7", views([["lam"]]) | {"other": "tag"})
     assert links.count("](") == 6 and "[table](#/experiments/7/runs?viewStateShareKey=demo-1-arms)" in links
     assert "[charts](#/experiments/7/runs?viewStateShareKey=demo-1-search&compareRunsMode=CHART)" in links
+
+
+def test_the_pages_of_the_installed_mlflow_read_these_tags_and_fields():
+    pages = [path.read_text(encoding="utf-8") for path in (Path(mlflow.__file__).parent / "server/js/build").rglob("*.js")]
+
+    def read(word):
+        return any(word in page for page in pages)
+
+    state = state_of(views([["lam"]])[f"{VIEW}demo-1-arms"])
+    fields = {name for each in (state, *state["compareRunCharts"], *state["compareRunSections"]) for name in each}
+    assert [
+        name for name in sorted({*fields, VIEW.rstrip("."), PRIMARY_METRIC, KIND, TRAINING, COLOUR}) if not read(name)
+    ] == []

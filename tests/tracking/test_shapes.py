@@ -9,10 +9,11 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from rankbench.tracking.labels import Labels
+from rankbench.tracking.mlflow_internals import VIEW
 from rankbench.tracking.mlflow_runs import MlflowRuns
 from rankbench.tracking.record import DatasetInfo, Measured, write_record
 from rankbench.tracking.run_fields import run_name
-from rankbench.tracking.saved_views import TAG, sweep_views
+from rankbench.tracking.saved_views import sweep_views
 from rankbench.tracking.spool import ArmMessage, RunMessage, Spool, SweepEnd, SweepStart
 from rankbench.tracking.store import make_tables
 
@@ -154,7 +155,7 @@ def test_the_experiment_is_one_of_training_with_views_that_find_its_runs(flat):
     client, experiment, _ = flat
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     for view, records in (("seeds", FINALS), ("search", SEARCHED)):
-        state = state_of(experiment.tags[f"{TAG}sweep-1-{view}"])
+        state = state_of(experiment.tags[f"{VIEW}sweep-1-{view}"])
         order = f"{state['orderByKey']} {'ASC' if state['orderByAsc'] else 'DESC'}"
         found = client.search_runs([experiment.experiment_id], state["searchFilter"], order_by=[order])
         assert set(by_record(found)) == {record.id for record in records}
@@ -174,7 +175,7 @@ def test_a_second_sweep_has_final_runs_of_its_own(store):
     sweeps = [run.data.tags["rankbench.of_sweep"] for run in runs if "rankbench.of_sweep" in run.data.tags]
     assert sorted(sweeps) == ["sweep-1"] * 5 + ["sweep-2"] * 5 and len(runs) == 12
     for sweep in ("sweep-1", "sweep-2"):  # each has views of its own
-        view = state_of(experiment.tags[f"{TAG}{sweep}-seeds"])
+        view = state_of(experiment.tags[f"{VIEW}{sweep}-seeds"])
         found = client.search_runs([experiment.experiment_id], view["searchFilter"])
         assert [run.data.tags["rankbench.of_sweep"] for run in found] == [sweep] * len(FINALS)
 

@@ -13,8 +13,9 @@ from rankbench.judge.printing import listed
 from rankbench.reports.rows import ReportRow
 from rankbench.reports.tables import Table
 from rankbench.schema.stored_sweep import StoredSweep
+from rankbench.tracking.mlflow_internals import COLOUR
 from rankbench.tracking.record import RunRecord
-from rankbench.tracking.run_fields import COLOUR, VERDICT, metric_key, record_params, record_tags
+from rankbench.tracking.run_fields import VERDICT, metric_key, record_params, record_tags
 
 OF_ONE_SEED = ("rankbench.run", "rankbench.seed", "rankbench.record", "rankbench.started_at", "rankbench.error")
 BEST, TIED, WORSE = "best", "not significantly different from the best", "worse than the best"

@@ -25,9 +25,10 @@ from rankbench.sweeps.sweep import Listener, comparisons, run_sweep
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views.phases import err
 from rankbench.tracking.labels import Labels
+from rankbench.tracking.mlflow_internals import COLOUR
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord
-from rankbench.tracking.run_fields import COLOUR, run_name
+from rankbench.tracking.run_fields import run_name
 from rankbench.tracking.saved_views import sweep_views
 
 

@@ -9,8 +9,9 @@ from rankbench.core.environment import Environment
 from rankbench.core.palette import colour_of_name
 from rankbench.leaderboard.results import Result
 from rankbench.tracking.labels import Labels
+from rankbench.tracking.mlflow_internals import COLOUR
 from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
-from rankbench.tracking.run_fields import COLOUR, metric_key
+from rankbench.tracking.run_fields import metric_key
 from rankbench.tracking.saved_views import standing_view
 
 EXPERIMENT = "leaderboard"  # in MLflow

@@ -1,7 +1,9 @@
-"""What this package uses of MLflow that is no part of its documented interface, all of it here.
+"""What this package uses of MLflow that is no part of its documented interface: all of it is here and in `saved_views.py`,
+which writes the state of its pages.
 
-Tested with MLflow 3.17.2 (`constraints.txt`, `constraints-oldest.txt`). Before another version is allowed, run `tests/tracking`
-with it: an import of this file that fails, or a store that is created, upgraded or served in another way, is seen there.
+Tested with MLflow 3.17.2 (`constraints.txt`, `constraints-oldest.txt`) and 3.18.0. Before another version is allowed, run
+`tests/tracking` with it: an import of this file that fails, a store that is created, upgraded or served in another way, or
+pages that do not read these tags any more are seen there.
 """
 
 from __future__ import annotations
@@ -9,6 +11,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+
+# Tags that MLflow's pages read. Of an experiment: its views, the metric that is shown first, and its kind, so that the pages
+# are those of training and not of agents. Of a run: its colour in charts.
+VIEW, PRIMARY_METRIC = "mlflow.sharedViewState.", "mlflow.experiment.primaryMetric.name"
+KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"
+COLOUR = "mlflow.runColor"
 
 
 def create_tables(uri: str, artifacts: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from rankbench.core.errors import DataError
 from rankbench.core.markdown import without_tags
+from rankbench.tracking.mlflow_internals import KIND, TRAINING
 from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.run_fields import dataset_inputs, metric_key, record_metrics, record_params, record_tags, run_name
 from rankbench.tracking.saved_views import view_links
@@ -33,7 +34,6 @@ from rankbench.tracking.spool import (
 PARENT = "mlflow.parentRunId"
 SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made
 NOTE = "mlflow.note.content"  # the description of an experiment or run, in Markdown
-KIND, TRAINING = "mlflow.experimentKind", "custom_model_development"  # MLflow then shows pages of training, not of agents
 RUN = "rankbench.run"  # the tag with the id of what was measured
 CONTENT = "rankbench.content"  # the tag of an arm with a hash of what was sent of it
 MEASURED = "rankbench.started_at"  # the tag with the time at which its record began

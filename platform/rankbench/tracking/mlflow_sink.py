@@ -24,9 +24,10 @@ from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.live_fits import LiveFits, now
+from rankbench.tracking.mlflow_internals import PRIMARY_METRIC
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import record_params, record_tags
-from rankbench.tracking.saved_views import PRIMARY_METRIC, View
+from rankbench.tracking.saved_views import View
 from rankbench.tracking.spool import (
     ArmMessage,
     CurveMessage,

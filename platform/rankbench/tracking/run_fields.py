@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.core.palette import colour_of_name
+from rankbench.tracking.mlflow_internals import COLOUR
 from rankbench.tracking.record import RunRecord
 
 CHANGED = "+changes"  # the end of a revision of code that differs from its commit
-CONTEXT, COLOUR = "mlflow.data.context", "mlflow.runColor"  # MLflow's pages draw a run in the colour of its tag
+CONTEXT = "mlflow.data.context"
 VERDICT = "rankbench.verdict"  # the tag with what the tests of a sweep say of an arm
 LONGEST = 200  # characters of a name
 

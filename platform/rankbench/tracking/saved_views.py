@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankbench.core.markdown import without_tags
+from rankbench.tracking.mlflow_internals import VIEW
 from rankbench.tracking.run_fields import VERDICT, metric_key
 
-TAG = "mlflow.sharedViewState."
-PRIMARY_METRIC = "mlflow.experiment.primaryMetric.name"
 SECONDS = "curve/seconds"  # training seconds at each step, the x-axis of convergence curves
 NEWEST = "attributes.start_time"  # the order of runs by their start
 WORDS = {"ndcg": "nDCG", "map": "MAP", "mrr": "MRR", "auc": "AUC"}  # metrics that are not written as their names
@@ -46,7 +45,7 @@ class View:
         """Return the key and value of the experiment's tag. `time`: ms since 1970."""
         state = json.dumps(self._state(), separators=(",", ":"))
         packed = "deflate;" + base64.b64encode(zlib.compress(state.encode())).decode()
-        return TAG + self.id, json.dumps({"name": self.name, "createdAt": time, "updatedAt": time, "state": packed})
+        return VIEW + self.id, json.dumps({"name": self.name, "createdAt": time, "updatedAt": time, "state": packed})
 
     def _state(self) -> dict[str, Any]:
         sections, charts = [], []
@@ -267,7 +266,7 @@ def view_links(experiment: str, tags: Mapping[str, str]) -> str:
     """Return links, in Markdown, to the views in the `tags` of an experiment (an id), as a table and as charts."""
     links = []
     for key, value in tags.items():
-        if key.startswith(TAG):
-            name, address = json.loads(value)["name"], f"#/experiments/{experiment}/runs?viewStateShareKey={key[len(TAG) :]}"
+        if key.startswith(VIEW):
+            name, address = json.loads(value)["name"], f"#/experiments/{experiment}/runs?viewStateShareKey={key[len(VIEW) :]}"
             links.append(f"{without_tags(name)}: [table]({address}), [charts]({address}&compareRunsMode=CHART)")
     return "; ".join(links)
