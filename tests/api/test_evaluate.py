@@ -165,7 +165,7 @@ def test_the_command_keeps_a_record_that_compare_finds(home, capsys):
     about = json.loads((home / "out" / "split.json").read_text(encoding="utf-8"))
     assert about["evaluate"] == f"rankbench evaluate synthetic LISTS {data[1]} {data[2]}"
     assert _main(["data", "export", *data, "--split", "--out", "out"]) == 2
-    assert "out: exists; choose another folder" in capsys.readouterr().err
+    assert "out: already exists; choose another folder" in capsys.readouterr().err
     test, train = (pd.read_csv(home / "out" / f"{part}.csv") for part in ("test", "train"))
     popular = train["item"].value_counts().index[:50]
     frame = pd.DataFrame(

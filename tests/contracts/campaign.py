@@ -21,7 +21,21 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 from harm import put
-from malformed import COMMANDS, EXPERIMENT, FILES, TOY, Case, a_card, a_result, an_experiment, arguments, data, ids, variables
+from malformed import (
+    COMMANDS,
+    EXPERIMENT,
+    FILES,
+    TOY,
+    Case,
+    a_card,
+    a_result,
+    an_experiment,
+    arguments,
+    data,
+    ids,
+    lists,
+    variables,
+)  # fmt: skip
 from malformed_folders import a_folder
 from malformed_plugins import a_name, a_return
 from malformed_stores import a_store
@@ -36,6 +50,7 @@ KINDS: dict[str, tuple[int, Callable[[random.Random], Case], int]] = {
     "arguments": (100, arguments, 10**8),
     "results": (200, a_result, 10**8),
     "ids": (100, ids, 10**8),
+    "lists": (150, lists, 10**8),
     "variables": (100, variables, 10**8),
     "stores": (250, a_store, 10**9),
     "folders": (300, a_folder, 10**9),

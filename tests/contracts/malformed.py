@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data" / "readers"))
@@ -85,10 +87,17 @@ EXPERIMENT: dict[str, Any] = {
     "resources": {"cpus": 1},
     "not_run": [{"name": "other", "why": "not built", "published": {"gowalla": {"ndcg@5": 0.2}}}],
 }
+RANKED = [(user, item, item + 1) for user in range(12) for item in range(14)]
+LISTS = {
+    "lists.csv": ("user,item,rank\n" + "".join(f"{user},{item},{rank}\n" for user, item, rank in RANKED)).encode(),
+    "lists.tsv": ("user\titem\tscore\n" + "".join(f"{user}\t{item}\t{-rank}\n" for user, item, rank in RANKED)).encode(),
+    "lists.run": "".join(f"{user} Q0 {item} {rank} {-rank} x\n" for user, item, rank in RANKED).encode(),
+}
 TOY = {"raw.csv": TABLE.encode(), "toy.yaml": yaml.safe_dump(CARD, sort_keys=False).encode()}
 FILES = TOY | {
     "toy-losses.yaml": yaml.safe_dump(EXPERIMENT, sort_keys=False).encode(),
     "new.csv": b"user,item\n77,1\n77,2\n",
+    "lists.csv": LISTS["lists.csv"],
 }
 COMMANDS = [
     ["run", "toy.yaml", "ease", "lam=1", "data.split.seed=2", "--cutoffs", "3,5", "--metrics", "recall,auc", "--no-track"],
@@ -101,6 +110,8 @@ COMMANDS = [
     ["data", "describe", "toy.yaml", "--plot", "toy.png"],
     ["data", "fetch", "toy.yaml", "./toy.yaml"],
     ["data", "clean"],
+    ["evaluate", "toy.yaml", "lists.csv", "--name", "mine", "--cutoffs", "3,5", "--seconds", "2", "--no-track"],
+    ["data", "export", "toy.yaml", "data.split.seed=2", "--split", "--format", "recbole", "--out", "parts"],
     ["data", "import", "raw.csv", "--name", "new", "--out", "new.yaml"],
     ["sweep", "toy-losses.yaml", "search.trials=1", "arms.0.params.lam=3", "--arms", "*", "--dry-run"],
     ["sweep", "status", "toy"],
@@ -146,6 +157,21 @@ def ids(rng: random.Random) -> Case:
     name = rng.choice(["ids.csv", "ids.csv", "ids.parquet"])
     files = {name: rng.choice([harmed_bytes, instead_of_file])(rng, content)}
     return Case([*rng.choice(words).split(), name, "--out", "top.csv"], files, models=True)
+
+
+def lists(rng: random.Random) -> Case:
+    """Lists of another program."""
+    name = rng.choice([*LISTS, "lists.parquet"])
+    if name in LISTS:
+        content = LISTS[name]
+    else:
+        user, item, rank = (list(column) for column in zip(*RANKED, strict=True))
+        buffer = pa.BufferOutputStream()
+        pq.write_table(pa.table({"user": user, "item": item, "rank": rank}), buffer)
+        content = buffer.getvalue().to_pybytes()
+    harmed = rng.choice([harmed_bytes, harmed_bytes, instead_of_file])(rng, content)
+    more = rng.choice([[], ["--allow-missing"], ["--json"]])
+    return Case(["evaluate", "toy.yaml", name, "--cutoffs", "3", "--no-track", *more], TOY | {name: harmed})
 
 
 def a_result(rng: random.Random) -> Case:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from commands import Home
 from writers import (
+    Export,
     Fit,
     LargerFit,
     LargerRun,
@@ -85,11 +86,11 @@ def test_a_killed_driver_of_a_sweep_goes_on(kind, times, seed, tmp_path, figure)
     figure(f"sweep, SIGKILL at {times} drawn moments: no finished record changed or lost, no process left")
 
 
-@campaign(preparation=(Preparation, 5, 2, 20))
+@campaign(preparation=(Preparation, 5, 2, 20), export=(Export, 3, 2, 20))
 @pytest.mark.fault("F11")
 def test_a_killed_preparation_leaves_nothing_half_done(kind, times, seed, tmp_path, figure):
     kill(kind, Home(tmp_path / "home"), times, seed)
-    figure(f"data describe, SIGKILL at {times} drawn moments: the same rows, 0 left-overs")
+    figure(f"{kind.__name__}, SIGKILL at {times} drawn moments: the same content, 0 left-overs")
 
 
 @campaign(leaderboard=(LeaderboardWriters, 1, 0, 20), reproduction=(Reproduction, 2, 0, 20))

@@ -218,6 +218,30 @@ class Preparation(Writer):
         assert not [*(self.home.data / "prepared").glob(".tmp-*")], number
 
 
+class Export(Writer):
+    """`data export --split`, a folder of its own each time: the same bytes."""
+
+    again = ((),)
+
+    def prepare(self) -> None:
+        self.run_calmly(*self.words(0))
+        self.expected = self.content(0)
+
+    def words(self, number: int) -> tuple[str, ...]:
+        return ("data", "export", "synthetic", *TINY, "--split", "--out", str(self.home.results / f"export-{number}"))
+
+    def content(self, number: int) -> dict[str, bytes]:
+        folder = self.home.results / f"export-{number}"
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def finished(self) -> dict[Hashable, Any]:
+        return {path: path.read_bytes() for path in self.home.results.glob("export-*[0-9]/*")}
+
+    def check(self, number: int, again: Ended) -> None:
+        assert again.code == (2 if "already exists" in again.err else 0), (number, again.err)
+        assert self.content(number) == self.expected
+
+
 class Sweep(Writer):
     """`sweep`, which goes on with --resume from what was finished: the same table."""
 

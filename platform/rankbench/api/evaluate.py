@@ -30,6 +30,7 @@ from rankbench.experiment.options import ListOptions
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Leaderboard
 from rankbench.schema.shared_sweeps import claimed_run, store_run
+from rankbench.sweeps.views.phases import err
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.record import per_user_table, write_record
@@ -93,6 +94,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         environment.results_store.require_writable()
     name = options.name or Path(options.lists).name.partition(".")[0]
     about: dict[str, Any] = {each: getattr(options, each) for each in ("on", "fit_on", "seed", "allow_missing", "seconds")}
+    board = Leaderboard(options.leaderboard) if options.leaderboard else None
     data, stored = prepare(card, environment), None
     if options.sweep is not None:
         stored, columns_of_sweep = sweep_for(options.sweep, data, options.on, environment)
@@ -102,7 +104,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
             record, columns, ids = measure_lists(lists_of(options.lists), data, metrics, name, **about)
     except ConfigError as error:  # of an argument, in the word of its option
         raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|cutoffs): ", _as_option, str(error))) from None
-    line = Foreign.of(record) if options.leaderboard else None
+    line = Foreign.of(record) if board else None
     if stored is not None:
         require_new_name(stored, record)
     with claimed_run(record.id, environment) as attempt:
@@ -111,10 +113,12 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         folder = write_record(runs, record, per_user, replace=True, fence=fence)  # of the same lists, measured in the same way
         if isinstance(attempt, StoredAttempt):
             store_run(folder, attempt)
-    if line and options.leaderboard:
-        Leaderboard(options.leaderboard).add(line)
+    if board and line:
+        board.add(line)
     if stored is not None:
         put_into(stored, record, folder, environment)
+    if problem := record.interval_warning():
+        err.print(f"warning: {problem}")
     if labels:
         describe(sink := sink_of_runs(environment, labels))
         send(sink, record, folder, f"{card.name} {record.arm}", ())

@@ -55,7 +55,7 @@ def export(dataset: Dataset, folder: Path, format: str, by_part: bool, given: Se
     DataError for an id that the format cannot hold.
     """
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
-    require(not folder.exists(), f"--out {folder}: exists; choose another folder")
+    require(not folder.exists(), f"--out {folder}: already exists; choose another folder")
     require_writable(folder)
     form, split, parts = FORMATS[format], dataset.split, {"all": dataset.split.fit_matrix("all")}
     if by_part:
