@@ -12,6 +12,7 @@ from rankbench.cli import _main
 from rankbench.core.errors import ConfigError, DataError
 from rankbench.data.export import export
 from rankbench.tracking.record import read_per_user, read_record
+from rankbench.tracking.run_fields import record_tags
 
 METRICS = ["recall", "ndcg", "mrr", "coverage", "popularity"]
 NUMBERS = {"integers": str, "leading zeros": "{:04d}".format, "unicode": "é{} 中".format}
@@ -180,6 +181,7 @@ def test_the_command_keeps_a_record_that_compare_finds(home, capsys):
     record = read_record(folder)
     assert (record.method, record.lists.file, record.lists.rows) == ("lists", "mine.parquet", len(frame))
     assert record.seconds["fit"] == 2.5 and record.lists.told_seconds and len(read_per_user(folder)) == record.users["measured"]
+    assert record_tags(record, folder)["rankbench.lists"] == f"mine.parquet, sha256 {record.lists.sha256}"
     assert _main([*words, "--json"]) == 0 and json.loads(capsys.readouterr().out)["lists"]["sha256"] == record.lists.sha256
     (own,) = (home / "results" / "runs").glob("*-ease-*")
     assert _main(["compare", own.name, folder.name]) == 0

@@ -79,6 +79,7 @@ def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "rankbench.workers": record.workers if record.workers > 1 else None,
         "rankbench.same_as": record.same_as,
         "rankbench.started_at": record.started_at,
+        "rankbench.lists": record.lists and f"{record.lists.file}, sha256 {record.lists.sha256}",
         "rankbench.error": record.error,
         "rankbench.count_differences": "; ".join(data.differences)[:5000],
     }
