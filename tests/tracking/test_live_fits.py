@@ -135,6 +135,7 @@ def test_an_interrupted_fit_is_killed_and_its_next_attempt_shows_its_own_points_
     deliver_here(root)
     (run,) = runs(root)
     assert run.info.status == "KILLED" and len(points(root, "loss")) == 5
+    assert not [*(root / "spool" / "after").iterdir()]
     curve = CURVE[:3] if from_checkpoint else []
     curve += [{"iteration": n, "seconds": n / 3, "loss": 2 / n} for n in range(len(curve) + 1, 9)]
     sink, begun = sink_on(root, "live"), attempt(1)
@@ -154,6 +155,7 @@ from pathlib import Path
 live_fits.YOUNG = 0.0
 root = Path({str(root)!r})
 sink = sink_on(root, "live")
+sink.start_sweep("sweep-1", {{}}, {{}})
 sink.follow(attempt(), **shown(root, attempt()))(CURVE[:5])
 while not sink._live._fits[RECORD.id].sent or sink._live._fits[RECORD.id].sent[1].exists():
     time.sleep(0.01)
@@ -162,15 +164,30 @@ time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "sent\n"
-        deliver_here(root)
-        assert runs(root)[0].info.status == "RUNNING"  # it is alive
+        Spool(root / "spool").inherit()
+        assert deliver(root) == (0, "")
+        assert {run.info.status for run in runs(root)} == {"RUNNING"}  # it is alive
         process.send_signal(signal.SIGKILL)
     Spool(root / "spool").inherit()
     assert deliver(root) == (0, "")
-    (run,) = runs(root)
-    assert run.info.status == "KILLED" and len(points(root, "loss")) == 5
-    assert run.info.end_time >= run.info.start_time + 1250  # its last point
-    assert not [*(root / "spool" / "live").iterdir()]
+    fit, parent = sorted(runs(root), key=lambda run: "rankbench.sweep" in run.data.tags)
+    assert fit.info.status == parent.info.status == "KILLED" and fit.data.metrics["curve/loss"] == 1 / 5
+    assert fit.info.end_time >= fit.info.start_time + 1250  # its last point
+    assert not [*(root / "spool" / "after").iterdir()]
+
+
+def test_an_interrupted_sweep_is_killed_until_it_is_resumed(root):
+    status = []
+    for interrupted in (True, False):
+        with sink_on(root, "live") as sink:
+            sink.start_sweep("sweep-1", {}, {})
+            deliver_here(root)
+            status.append(runs(root)[0].info.status)
+            if not interrupted:
+                sink.finish_sweep([], ok=True)
+        deliver_here(root)
+        status.append(runs(root)[0].info.status)
+    assert status == ["RUNNING", "KILLED", "RUNNING", "FINISHED"]
 
 
 @pytest.mark.parametrize(("status", "shows"), [("failed", "FAILED"), ("stopped", "KILLED")])

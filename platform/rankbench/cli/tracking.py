@@ -80,6 +80,7 @@ def sync(json: Json = False) -> None:
 
     environment = Environment.from_env()
     uri, spool = tracking_uri(environment), Spool(environment.results / "spool")
+    spool.inherit()
     messages = spool.waiting()
     left, aside = 0, len(spool.aside())
     if messages:

@@ -1,30 +1,25 @@
 """Points of the fits that run, on their way to MLflow. They cost a fit no time: a thread of its own writes the messages.
 
 A fit has at most one message in the spool, and no other before that is delivered: the rows of a slow or dead store wait here,
-and all of them are in the record at the end. Fits of a few seconds have none. Beside the spool, each fit that runs has the
-message that it was interrupted. This process sends it at its end, or, if it was killed, the next uploader (`Spool.inherit`).
+and all of them are in the record at the end. Fits of a few seconds have none. That a fit was interrupted is said when the sink
+is closed, or, if its process is killed, by its last words.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from filelock import FileLock
-
 from rankbench.core.errors import RankbenchError
-from rankbench.core.files import make_folder, write_json
-from rankbench.tracking.spool import LIVE, LOCK, CurveMessage, Spool
+from rankbench.tracking.last_words import LastWords
+from rankbench.tracking.spool import CurveMessage, Spool
 
+BEGIN = 1.0  # seconds of a fit until the uploader is started, which takes some itself
 YOUNG = 3.0  # seconds that a fit may take before it has a run
 EVERY = 2.0  # seconds between two messages of a fit
 LOOK = 0.25  # seconds between two looks at what is to be sent
@@ -49,15 +44,13 @@ class LiveFit:
 
 
 class LiveFits:
-    """The running fits of one sink. `begin` is called before the first message, which is not written if it returns False."""
+    """The running fits of one sink. `begin` starts the uploader; nothing is written if it returns False."""
 
-    def __init__(self, spool: Spool, begin: Callable[[], bool]):
-        self.spool, self.begin = spool, begin
+    def __init__(self, spool: Spool, last_words: LastWords, begin: Callable[[], bool]):
+        self.spool, self.last_words, self.begin = spool, last_words, begin
         self._fits: dict[str, LiveFit] = {}
         self._adding, self._writing, self._over = threading.Lock(), threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._lock: FileLock | None = None  # in the folder of the messages for the time after this process
-        self._after = spool.folder / LIVE / f"{os.getpid()}-{secrets.token_hex(4)}"
 
     def add(self, about: CurveMessage, rows: Sequence[Mapping[str, float]]) -> None:
         """Take new rows of a fit. One that begins again, because its worker was lost, has another start."""
@@ -80,35 +73,28 @@ class LiveFits:
             fit = self._fits.pop(id, None)
         if fit and fit.sent:
             with self._writing, suppress(OSError):
+                self.last_words.take_back(id)
                 fit.sent[1].unlink(missing_ok=True)
-                self._said_after(id).unlink(missing_ok=True)
 
     def close(self) -> list[Path]:
-        """Say of the fits that still run that they were interrupted; return the messages."""
+        """Say of the fits that still run that they were interrupted; return the messages. Raises as `Spool.put`."""
         self._over.set()
         if self._thread:
             self._thread.join(timeout=1.0)
             self._thread = None
-        messages = []
-        with suppress(OSError, RankbenchError):
-            for fit in self._fits.values():
-                if fit.sent:
-                    messages.append(self.spool.put(replace(fit.about, rows=fit.rows, time=now(), ended=True)))
-            shutil.rmtree(self._after, ignore_errors=True)
+        interrupted = [fit for fit in self._fits.values() if fit.sent]
         self._fits.clear()
-        if self._lock:
-            self._lock.release()
-            self._lock = None
-        return messages
+        return [self.spool.put(replace(fit.about, rows=fit.rows, time=milliseconds(), ended=True)) for fit in interrupted]
 
     def _work(self) -> None:
         begun = False
         while not self._over.wait(LOOK):
+            now = time.monotonic()
             with self._adding:
-                due = [fit for fit in self._fits.values() if fit.is_due(time.monotonic())]
-            if due and not begun and not (begun := self.begin()):
+                old = [fit for fit in self._fits.values() if now - fit.since >= BEGIN]
+            if old and not begun and not (begun := self.begin()):
                 return
-            for fit in due:
+            for fit in (each for each in old if each.is_due(now)):
                 with self._writing:
                     if self._fits.get(fit.about.id) is fit:
                         self._write(fit)
@@ -118,26 +104,13 @@ class LiveFits:
             rows, fit.rows = fit.rows, []
         try:
             if fit.sent is None:
-                self._write_for_after(fit)
-            fit.sent = time.monotonic(), self.spool.put(replace(fit.about, rows=rows, time=now()))
+                self.last_words.say(fit.about.id, replace(fit.about, time=milliseconds(), ended=True))
+            fit.sent = time.monotonic(), self.spool.put(replace(fit.about, rows=rows, time=milliseconds()))
         except (OSError, RankbenchError):  # as of a full disk; the record has them in the end
             with self._adding:
                 fit.rows = rows + fit.rows
 
-    def _write_for_after(self, fit: LiveFit) -> None:
-        if self._lock is None:
-            hidden = self._after.with_name(f".{self._after.name}")
-            make_folder(hidden)
-            lock = FileLock(hidden / LOCK)
-            lock.acquire()
-            hidden.rename(self._after)  # seen by others only now: a folder without a lock is one of a process that has ended
-            self._lock = lock
-        write_json(self._said_after(fit.about.id), asdict(replace(fit.about, time=now(), ended=True)))
 
-    def _said_after(self, id: str) -> Path:
-        return self._after / f"{hashlib.sha256(id.encode()).hexdigest()[:16]}.json"
-
-
-def now() -> int:
+def milliseconds() -> int:
     """Return ms since 1970."""
     return int(time.time() * 1000)

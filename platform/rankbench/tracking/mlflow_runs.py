@@ -264,7 +264,8 @@ class MlflowRuns:
         for path in map(self._inside, message.files):
             if path.is_file() and not path.is_symlink():
                 self.client.log_artifact(run_id, str(path), "report")
-        self.client.set_terminated(run_id, "FINISHED" if message.ok else "FAILED", end_time=message.time)
+        status = KILLED if message.interrupted else "FINISHED" if message.ok else FAILED
+        self.client.set_terminated(run_id, status, end_time=message.time)
 
     def _inside(self, name: str) -> Path:
         """The path of `name` in the results folder. Raises DataError if it leaves it: a results folder may be another

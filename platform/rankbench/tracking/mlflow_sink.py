@@ -12,18 +12,20 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.errors import first_line
+from rankbench.core.errors import RankbenchError, first_line
 from rankbench.core.extras import installed, missing_packages
 from rankbench.core.redaction import without_password
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.labels import Labels
-from rankbench.tracking.live_fits import LiveFits, now
+from rankbench.tracking.last_words import LastWords
+from rankbench.tracking.live_fits import LiveFits, milliseconds
 from rankbench.tracking.mlflow_internals import PRIMARY_METRIC
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import record_params, record_tags
@@ -45,7 +47,7 @@ __all__ = ["LIMIT", "PATIENCE", "MlflowSink", "tracking_uri"]
 log = logging.getLogger(__name__)
 
 PATIENCE, LIMIT = 10.0, 30.0  # seconds; a local store accepts about thirty runs per second
-LAST_WORDS = 3.0  # seconds for saying that fits were interrupted, after an error or Ctrl-C
+AFTER_ERRORS = 3.0  # seconds for saying that fits were interrupted, after an error or Ctrl-C
 
 Rows = Sequence[Mapping[str, float]]
 
@@ -67,6 +69,7 @@ class MlflowSink:
     labels: Labels = field(default_factory=Labels)
     _delivery: Delivery | None = None
     _live: LiveFits = field(init=False)
+    _last_words: LastWords = field(init=False)
     _opening: threading.Lock = field(default_factory=threading.Lock)
     _sweep: str | None = None
     _published: dict[str, str] = field(default_factory=dict)
@@ -76,16 +79,22 @@ class MlflowSink:
     _write_error: str = ""
 
     def __post_init__(self) -> None:
-        self._live = LiveFits(self.spool, self.open)
+        self._last_words = LastWords(self.spool)
+        self._live = LiveFits(self.spool, self._last_words, self.open)
 
     def __enter__(self) -> MlflowSink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        interrupted = self._live.close()
+        said: list[Path] = []
+        with suppress(OSError, RankbenchError):  # as on a full disk; then the last words remain
+            said = self._live.close()
+            if self._sweep:
+                said.append(self.spool.put(self._interrupted_sweep()))
+            self._last_words.close()
         if self._delivery is not None:
-            if interrupted:
-                self._delivery.finish(lambda: sum(path.exists() for path in interrupted), LAST_WORDS, LAST_WORDS)
+            if said:
+                self._delivery.finish(lambda: sum(path.exists() for path in said), AFTER_ERRORS, AFTER_ERRORS)
             self._delivery.stop()
             self._delivery = None
 
@@ -102,6 +111,8 @@ class MlflowSink:
         with self._opening:
             if self._delivery is not None:
                 return True
+            with suppress(OSError):
+                self.spool.inherit()
             try:
                 delivery = Delivery(self.uri, self.artifacts)
                 delivery.start()
@@ -127,14 +138,16 @@ class MlflowSink:
         self._sweep = sweep_id
         self._published = {f"rankbench.{name}": str(value) for name, value in (published or {}).items() if value is not None}
         texts = {name: str(value) for name, value in params.items() if value is not None}
-        views, time = list(views), now()
+        views, now = list(views), milliseconds()
         primary = {PRIMARY_METRIC: views[0].metric} if views else {}
         self._put(
             SweepStart(
                 **self._place(), sweep=sweep_id, params=texts, tags=tags | self._published | self.labels.tags,
-                name=self.labels.name, experiment_tags=dict(view.tag(time) for view in views) | primary,
+                name=self.labels.name, experiment_tags=dict(view.tag(now) for view in views) | primary,
             )
         )  # fmt: skip
+        with suppress(OSError, RankbenchError):
+            self._last_words.say(sweep_id, self._interrupted_sweep())
 
     def send(
         self,
@@ -199,11 +212,14 @@ class MlflowSink:
         """Close the parent run, with its report files and a description in Markdown; then `close`."""
         names = [self._relative(path) for path in files]
         self._put(SweepEnd(**self._place(), sweep=self._sweep or "", files=names, note=note, ok=ok))
+        self._sweep = None
         self.close()
 
     def close(self) -> None:
         """Wait for the uploader within the limits above, and warn once about what was not sent."""
-        self._messages += self._live.close()
+        with suppress(OSError, RankbenchError):
+            self._messages += self._live.close()
+            self._last_words.close()
         if self._delivery is not None:
             self._delivery.finish(self._left, PATIENCE, LIMIT, self.waiting)
             if self._delivery.note:
@@ -228,7 +244,10 @@ class MlflowSink:
         labels = self.labels
         named = labels.experiment or self.experiment
         chosen = None if labels.experiment else labels.experiment_id
-        return {"experiment": named, "experiment_id": chosen, "parent": labels.parent, "time": now()}
+        return {"experiment": named, "experiment_id": chosen, "parent": labels.parent, "time": milliseconds()}
+
+    def _interrupted_sweep(self) -> SweepEnd:
+        return SweepEnd(**self._place(), sweep=self._sweep or "", files=[], note="", ok=False, interrupted=True)
 
     def _tags(self, tags: Mapping[str, str] | None) -> dict[str, str]:
         return self._published | dict(tags or {}) | self.labels.tags

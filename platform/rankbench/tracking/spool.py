@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from rankbench.core.errors import DataError
 from rankbench.core.files import write_json
 
-LIVE, LOCK = "live", "lock"  # the folder of what processes leave behind if they are killed, and the lock of each of them
+AFTER, LOCK = "after", "lock"  # the folder of what last_words.py keeps, and the lock of each process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +66,13 @@ class SweepStart(Placed):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepEnd(Placed):
-    """A sweep ended: its report files and a note in Markdown."""
+    """A sweep ended: its report files and a note in Markdown. `interrupted`: it has neither, and may be resumed."""
 
     sweep: str
     files: list[str]
     note: str
     ok: bool
+    interrupted: bool = False
     kind: Literal["sweep-end"] = "sweep-end"
 
 
@@ -170,8 +171,8 @@ class Spool:
         return self.folder / f"{_stamp():020d}-{os.getpid()}.json"
 
     def inherit(self) -> None:
-        """Make messages of what processes left in the folder `LIVE` for the time after them, if they have ended."""
-        for left in self.folder.glob(f"{LIVE}/[!.]*"):
+        """Make messages of what processes have left in the folder `AFTER`, if they have ended."""
+        for left in self.folder.glob(f"{AFTER}/[!.]*"):
             try:
                 with FileLock(left / LOCK, timeout=0):
                     for path in sorted(left.glob("[!.]*.json")):
