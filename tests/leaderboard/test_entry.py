@@ -10,6 +10,7 @@ from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
+from rankbench.fitting.drive import result_of
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import Attempt, EntryJob, Rules
 from rankbench.sweeps.search.budget import Budget
@@ -27,7 +28,7 @@ def attempt(environment, entrant, budget):
     each = Attempt(EntryJob.of(entrant, load_card("synthetic", environment), Budget(budget), RULES), environment)
     each.load()
     each.warm_up()
-    each.search()
+    result_of(each.search())
     return each
 
 

@@ -6,11 +6,20 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from rankbench.core.palette import colour_of_name
+from rankbench.data.cards import load_card
+from rankbench.evaluation.metrics import metric_set
+from rankbench.experiment.outcome import base_record
+from rankbench.leaderboard.entrants import entrants
+from rankbench.leaderboard.entry import EntryJob, Rules
 from rankbench.leaderboard.results import Result
-from rankbench.leaderboard.tracked import EXPERIMENT, describe, send
+from rankbench.leaderboard.tracked import EXPERIMENT, describe, follow, send
+from rankbench.sweeps.search.budget import Budget
+from rankbench.sweeps.units import Unit
+from rankbench.tracking import live_fits
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_internals import VIEW
 from rankbench.tracking.mlflow_sink import MlflowSink
+from rankbench.tracking.record import DatasetInfo
 
 from ..tracking.test_saved_views import state_of
 
@@ -21,6 +30,7 @@ FOUND = Result(
     valid=0.25, tried=7, seeds=(0, 1), seconds={"all": 9.5, "search": 6.0}, peak_memory_gb=0.7,
     started_at="2026-11-23T16:00:00+00:00",
 )  # fmt: skip
+CURVE = [{"iteration": n, "seconds": n / 2, "valid": 0.25 + n / 64} for n in (1, 4, 9)]
 LOST = replace(
     FOUND, entrant="dgcf", status="over budget", reason="too slow", metrics={}, valid=None, params={}, seconds={}, tried=0
 )
@@ -31,12 +41,13 @@ def runs(tmp_path):
     """Sends entries, and returns the runs that MLflow has afterwards by their names."""
     uri, warnings = f"sqlite:///{tmp_path}/mlflow.db", []
 
-    def sent(*results):
+    def sent(*results, before=lambda sink: None):
         sink = MlflowSink(uri, EXPERIMENT, tmp_path / "mlartifacts", warnings.append, labels=Labels(tags={"who": "me"}))
         sink.open()
         describe(sink)
+        before(sink)
         for result in results:
-            send(sink, result)
+            send(sink, result, CURVE)
         sink.close()
         assert not warnings
         client = MlflowClient(uri)
@@ -53,13 +64,14 @@ def test_an_entry_is_a_run_with_its_setting_and_values(runs):
     assert run.info.status == "FINISHED" and run.info.end_time - run.info.start_time == 9500
     assert run.data.params == {"dataset": "lastfm", "method": "sl", "budget": "10s", "tau": "0.1", "form": "single"}
     assert run.data.metrics == {
+        "curve/seconds": 4.5, "curve/valid": 0.390625,
         "test/ndcg_at_20": 0.2, "test/coverage_at_20": 0.5, "valid/ndcg_at_20": 0.25, "seconds/all": 9.5, "seconds/search": 6.0,
         "peak_memory_gb": 0.7, "settings_tried": 7.0,
     }  # fmt: skip
     assert run.data.tags["who"] == "me" and run.data.tags["rankbench.fingerprint"] == "f"
     assert run.data.tags["mlflow.runColor"] == colour_of_name("sl")
     assert lost.info.status == "FAILED" and lost.data.tags["rankbench.error"] == "over budget: too slow"
-    assert lost.data.metrics == {} and lost.info.end_time - lost.info.start_time == 10_000
+    assert lost.info.end_time - lost.info.start_time == 10_000
 
 
 def test_the_view_of_the_experiment_finds_its_entries_and_a_users_description_stays(runs, tmp_path):
@@ -76,3 +88,27 @@ def test_the_view_of_the_experiment_finds_its_entries_and_a_users_description_st
     client.set_experiment_tag(about.experiment_id, "mlflow.note.content", "mine")
     runs(LOST)
     assert client.get_experiment_by_name(EXPERIMENT).tags["mlflow.note.content"] == "mine"
+
+
+@pytest.mark.parametrize("changes", [{}, {"status": "failed", "reason": "no memory", "metrics": {}, "valid": None}])
+def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, environment, monkeypatch, tmp_path, changes):
+    for name in ("BEGIN", "YOUNG", "EVERY"):
+        monkeypatch.setattr(live_fits, name, 0.0)
+    rules = Rules("ndcg@20", metric_set(("ndcg",), (20,)))
+    job = EntryJob.of(entrants("ndcg@20")["sl"], load_card("synthetic", environment), Budget("10s"), rules)
+    record = base_record(job, job.configs[0], DatasetInfo("synthetic", "f"), FOUND.started_at)
+    live = {}
+
+    def before(sink):
+        follow(sink, Unit(job, 1, 1, 1.0), record)(CURVE[:2])
+        client = MlflowClient(sink.uri)
+        while "run" not in live or "curve/valid" not in live["run"].data.metrics:
+            experiment = client.get_experiment_by_name(EXPERIMENT) if (tmp_path / "mlflow.db").exists() else None
+            found = client.search_runs([experiment.experiment_id]) if experiment else []
+            live.update(zip(("run",), found, strict=False))
+
+    (run,) = runs(replace(FOUND, dataset="synthetic", **changes), before=before).values()
+    assert (live["run"].info.status, live["run"].data.metrics["curve/valid"]) == ("RUNNING", 0.3125)
+    assert run.info.run_id == live["run"].info.run_id and "rankbench.live" not in run.data.tags
+    assert (run.info.status, run.data.metrics["curve/valid"]) == ("FAILED" if changes else "FINISHED", 0.390625)
+    assert run.data.tags["rankbench.status"] == changes.get("status", "finished")

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit_stepwise
 from rankbench.experiment.job import configure
-from rankbench.fitting.drive import Validation
+from rankbench.fitting.drive import Validation, result_of
 from rankbench.sweeps.search.candidate import Candidate
 
 
@@ -27,5 +27,5 @@ def test_the_model_of_a_fit_that_converges_between_two_evaluations_is_its_last_o
         return fit
 
     candidate = Candidate(config, begin, lambda model, metric: next(later), "ndcg@20", clock=itertools.count().__next__)
-    candidate.advance(10**6)
+    result_of(candidate.advance(10**6))
     assert candidate.ended and 1 < ended["at"] < 400 and candidate.iterations == ended["at"]

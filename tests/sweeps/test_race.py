@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.fitting.drive import result_of
 from rankbench.sweeps.search.race import WIDTH, race
 
 
@@ -51,6 +52,7 @@ class Runner:
             self.value = self.goal * (1 - 0.5 ** (self.iterations * self.step))
             self.seconds_to_best = self.seconds
             self.ended = self.iterations >= self.length
+            yield
 
     def close(self):
         self.ended = self.closed = True
@@ -66,7 +68,7 @@ def run(budget, repeats, goals, step, length=10**9):
         clock.begun.append(runner)
         return runner
 
-    return race(start, clock.left, repeats), clock
+    return result_of(race(start, clock.left, repeats)), clock
 
 
 def test_the_better_ones_get_more_time_and_the_repeats_their_part():

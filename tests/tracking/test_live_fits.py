@@ -36,7 +36,7 @@ def empty_store(tmp_path_factory):
 def root(empty_store, tmp_path, monkeypatch):
     """A results folder with an empty store, where messages are written at once, and sent by the test."""
     shutil.copy(empty_store, tmp_path / "mlflow.db")
-    for name, value in (("YOUNG", 0.0), ("EVERY", 0.0), ("LOOK", 0.005)):
+    for name, value in (("BEGIN", 0.0), ("YOUNG", 0.0), ("EVERY", 0.0), ("LOOK", 0.005)):
         monkeypatch.setattr(live_fits, name, value)
     monkeypatch.setattr(MlflowSink, "open", lambda sink: True)
     return tmp_path
@@ -58,9 +58,16 @@ def arrive(root, sink, begun, rows):
     take = sink.follow(begun, **shown(root, begun))
     for row in rows:
         take([row])
-    until(lambda: (sink._live._fits[begun.id].rows == [] and spooled(root)) or not rows)
-    while spooled(root) or sink._live._fits[begun.id].rows:
-        deliver_here(root)
+
+    def arrived():
+        with sink._live._writing:
+            written = not sink._live._fits[begun.id].rows
+        if spooled(root):
+            deliver_here(root)
+            return False
+        return written
+
+    until(arrived)
 
 
 def until(true, seconds=30.0):
@@ -152,7 +159,7 @@ import sys, time
 sys.path.insert(0, {str(__file__.rpartition("/tests/")[0])!r})
 from tests.tracking.test_live_fits import *
 from pathlib import Path
-live_fits.YOUNG = 0.0
+live_fits.YOUNG = live_fits.BEGIN = 0.0
 root = Path({str(root)!r})
 sink = sink_on(root, "live")
 sink.start_sweep("sweep-1", {{}}, {{}})

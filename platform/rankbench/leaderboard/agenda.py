@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,14 +16,17 @@ from rankbench.core.threads import available_cpus, require_threads
 from rankbench.data.cards import Card, card_names, load_card
 from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set
 from rankbench.experiment.methods import families
+from rankbench.fitting.drive import Row
 from rankbench.leaderboard.contest import Entry, Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.entry import Rules
 from rankbench.leaderboard.options import LeaderboardOptions
 from rankbench.leaderboard.results import Leaderboard, Result
-from rankbench.leaderboard.tracked import describe, send
+from rankbench.leaderboard.tracked import describe, follow, send
 from rankbench.sweeps.search.budget import Budget
+from rankbench.sweeps.units import Unit
 from rankbench.tracking.mlflow_sink import MlflowSink
+from rankbench.tracking.record import RunRecord
 
 FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
 
@@ -123,10 +126,13 @@ def compete(
     if not todo.plan.left:
         return
 
-    def done(result: Result) -> None:
+    def done(result: Result, curve: list[Row]) -> None:
         if sink:
-            send(sink, result)
+            send(sink, result, curve)
         on_done(result)
+
+    def followed(unit: Unit, record: RunRecord) -> Callable[[Sequence[Row]], None]:
+        return follow(sink, unit, record) if sink else lambda rows: None
 
     if sink:
         sink.open()
@@ -135,7 +141,7 @@ def compete(
         with session(address, available_cpus()) as cluster:
             if not cluster.local:
                 require_shared(environment)
-            run(todo.plan, todo.rules, environment, cluster, done, on_other)
+            run(todo.plan, todo.rules, environment, cluster, done, followed, on_other)
     finally:
         if sink:
             sink.close()

@@ -19,12 +19,14 @@ from rankbench.data.describe import why_missing
 from rankbench.data.prepare import prepare, prepared_already
 from rankbench.experiment.estimate import Size, memory
 from rankbench.experiment.outcome import now
+from rankbench.fitting.drive import Row
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.entry import GRACE, LATE, EntryJob, Rules
 from rankbench.leaderboard.results import Leaderboard, Result, Status
 from rankbench.ledger.claims import Claims
 from rankbench.ledger.line import measured_in
 from rankbench.schema.experiment import Resources
+from rankbench.sweeps.running import Follow, Running
 from rankbench.sweeps.search.budget import Budget
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
@@ -159,22 +161,24 @@ def run(
     rules: Rules,
     environment: Environment,
     cluster: Session,
-    on_done: Callable[[Result], None] = lambda result: None,
+    on_done: Callable[[Result, list[Row]], None] = lambda result, curve: None,
+    follow: Follow = lambda unit, record: lambda rows: None,
     on_other: Callable[[Entry], None] = lambda entry: None,
 ) -> None:
-    """Run the entries that are left, as many at once as the processors allow, and store each as it ends.
+    """Run the entries that are left, as many at once as the processors allow, and store each as it ends. `on_done` also gets
+    the curve of its search; `follow` is that of `Running`.
 
     Several commands may share a store: each begins what no other one has begun, and `on_other` is told of the entries that
     another one runs, or has run since the plan was made.
     """
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
-    entries, units = dict[str, Entry](), list[Unit]()
+    entries, units, begun = dict[str, Entry](), list[Unit](), dict[str, str]()
     runs = SweepStore(environment.results / RUNS)
 
-    def keep(entry: Entry, result: Result, per_user: pa.Table | None = None) -> None:
+    def keep(entry: Entry, result: Result, curve: list[Row], per_user: pa.Table | None = None) -> None:
         entry.results.add(result, per_user)
-        on_done(result)
+        on_done(result, curve)
 
     for entry in todo.left:
         unit = entry.unit(rules)
@@ -183,7 +187,7 @@ def run(
             units.append(unit)
         else:
             # A larger machine tries it again.
-            keep(entry, entry.without_result(rules, "failed", f"needs {unit.memory_bytes / 1e9:.0f} GB of memory"))
+            keep(entry, entry.without_result(rules, "failed", f"needs {unit.memory_bytes / 1e9:.0f} GB of memory"), [])
 
     with ExitStack() as held:
         folders = {entry.results.folder for entry in todo.left}
@@ -206,12 +210,18 @@ def run(
                 return
             (record,), entry, folder = records, entries[unit.run_id], runs.records / unit.run_id
             result = entry.result(record, rules)
-            keep(entry, result, read_per_user(folder) if result.finished else None)
+            result = replace(result, started_at=begun.get(unit.run_id, result.started_at))
+            keep(entry, result, record.curve, read_per_user(folder) if result.finished else None)
             shutil.rmtree(folder)
             claims[entry.results.folder].release(str(entry.without_result(rules).key))
 
-        resources = Resources(cpus=rules.n_threads, nodes=1)
-        run_units(units, environment, runs, cluster, resources, done, in_order=True, may_begin=begins)
+        def follow_entry(unit: Unit, record: RunRecord) -> Callable[[Sequence[Row]], None]:
+            begun[unit.run_id] = record.started_at
+            return follow(unit, record)
+
+        running, resources = Running(), Resources(cpus=rules.n_threads, nodes=1)
+        running.follow = follow_entry
+        run_units(units, environment, runs, cluster, resources, done, running=running, in_order=True, may_begin=begins)
 
 
 def in_time(seconds: float, budget: float) -> bool:

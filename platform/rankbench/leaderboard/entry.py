@@ -7,12 +7,14 @@ made-up interactions compiles the loops; after that, the models are measured on 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +39,7 @@ from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, failure, now
 from rankbench.experiment.run import OnBegin, require_fold_in, run_stepwise
 from rankbench.experiment.watch import ValidationSet, ranked, valid_users
-from rankbench.fitting.drive import Validation, result_of
+from rankbench.fitting.drive import Row, Validation, result_of
 from rankbench.fitting.method import Iterative
 from rankbench.fitting.recommenders import Recommender
 from rankbench.leaderboard.entrants import Entrant
@@ -48,12 +50,14 @@ from rankbench.sweeps.search.race import race
 from rankbench.tracking.environment import peak_memory, reset_peak_memory
 from rankbench.tracking.record import Measured, Searched, per_user_table
 
+T = TypeVar("T")
 DTYPE = "float32"
 WARM_USERS, WARM_ITEMS = 60, 80  # of the made-up data
 WARM_SETTINGS = 4  # settings that are fitted on them, because a parameter such as weight_decay selects other loops
 OVER = 0.02  # share of the budget by which the last repeat may be late
 OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the budget does not count
 WARM_UP = 300.0  # seconds for a fit on made-up data, which compiles loops; a machine that is not busy needs some ten
+ROW_EVERY = 1.0  # seconds between two rows of the curve of a search that finds nothing better
 GRACE = 0.1  # share of the budget by which an entry may be late before its process is ended
 LATE = f"the search had not ended after {1 + GRACE:.1f} times the budget"
 
@@ -109,17 +113,20 @@ def run_entry(
     execution: Execution,
     progress: Progress = ignore_progress,
     on_begin: OnBegin = ignore_progress,
-) -> Generator[Limit, None, list[Outcome]]:
-    """Run an entry. All errors are those of the fits, but that the method cannot be measured here is an outcome."""
+) -> Generator[list[Row] | Limit, None, list[Outcome]]:
+    """Run an entry. All errors are those of the fits, but that the method cannot be measured here is an outcome. Its curve is
+    that of the search: the best value on the validation set so far by the seconds of the budget.
+    """
     with memory_errors_are_clear(job.title), guarded(job.title), threads.pinned(execution.n_threads):
         attempt = Attempt(job, environment)
         try:
             yield Limit(OUTSIDE, f"load had not ended after {OUTSIDE:,.0f} s")
             attempt.load()
+            on_begin(base_record(job, job.configs[0], describe(attempt.dataset), attempt.started_at))
             yield Limit(WARM_UP, f"warm-up had not ended after {WARM_UP:,.0f} s")
             attempt.warm_up()
             yield Limit((1 + GRACE) * attempt.budget, LATE)
-            attempt.search()
+            yield from attempt.search()
         except NotApplicableError as error:
             return [Outcome(replace(failure(job, job.configs[0], error), searched=Searched(refused=True)))]
         yield Limit(OUTSIDE, f"test had not ended after {OUTSIDE:,.0f} s")
@@ -134,6 +141,7 @@ class Attempt:
         self.execution = Execution(self.rules.n_threads)
         self.tried: list[Candidate] = []
         self.models: dict[int, Recommender] = {}
+        self.curve: list[Row] = []
         self.started_at = now()
 
     def load(self) -> None:
@@ -156,8 +164,8 @@ class Attempt:
         for config in self.settings[:WARM_SETTINGS]:
             self._fit_made_up(config)
 
-    def search(self) -> None:
-        """Search the setting and fit it with the further seeds, within the budget.
+    def search(self) -> Generator[list[Row], None, None]:
+        """Search the setting and fit it with the further seeds, within the budget. Yields the curve so far.
 
         Raises NotApplicableError if the method refuses every setting, RankbenchError if no fit has a result.
         """
@@ -165,7 +173,7 @@ class Attempt:
         rules = self.rules
         seeds = rules.seeds if self.entrant.spec.seeded else rules.seeds[:1]
         settings = iter(self.settings)
-        winner = race(partial(self._next_candidate, settings, seeds[0]), self._left, len(seeds) - 1)
+        winner = yield from self._watched(race(partial(self._next_candidate, settings, seeds[0]), self._left, len(seeds) - 1))
         self.search_seconds = time.perf_counter() - self.begun
         if winner is None or winner.model is None:
             reasons = {each.failure for each in self.tried if each.failure}
@@ -216,6 +224,7 @@ class Attempt:
             params=self.entrant.given(self.chosen),
             metrics={name: Measured(each.mean, each.low, each.high) for name, each in summarise(mean, 0).items()},
             users=counts_of_users(holdout),
+            curve=self.curve,
             iterations=self.winner.iterations,
             seconds={
                 "search": self.search_seconds,
@@ -228,6 +237,23 @@ class Attempt:
             searched=searched,
         )
         return Outcome(record, per_user_table(self.dataset.users.take(pa.array(mean.users)), mean.columns))
+
+    def _watched(self, racing: Generator[None, None, T]) -> Generator[list[Row], None, T]:
+        """Yield the curve of the search after each new row. The clock stands still meanwhile."""
+        for number in itertools.count(1):
+            try:
+                next(racing)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            now = time.perf_counter()
+            best, seconds = max(each.value for each in self.tried), now - self.begun
+            last = self.curve[-1] if self.curve else {"valid": -math.inf, "seconds": 0.0}
+            if best > last["valid"] or (self.curve and seconds >= last["seconds"] + ROW_EVERY):
+                self.curve.append({"iteration": number, "seconds": round(seconds, 4), "valid": best})
+                yield self.curve
+                self.begun += time.perf_counter() - now
+        raise AssertionError("a search ends")
 
     def _left(self) -> float:
         return self.budget - (time.perf_counter() - self.begun)

@@ -12,6 +12,8 @@ from rankbench.fitting.method import Iterative
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord
 
+# Gets what is known of the record of a fit that runs, and returns what takes new rows of its curve.
+Follow = Callable[[Unit, RunRecord], Callable[[Sequence[Row]], None]]
 # A fit is silent if it has not reported for so many seconds, and for so many times the longest time between two reports before.
 SILENT, TIMES = 600.0, 10
 
@@ -81,14 +83,13 @@ class OutOfTime(KeyboardInterrupt):
 class Running:
     """The fits of one call of `run_units` that run now, and the number of those that have ended, `ended` of `of`.
 
-    `on_change` is called when a fit starts, reports and ends, and also in between. `follow` is called with what is known of the
-    record of a fit that runs, and returns what takes new rows of its curve. After the `deadline` (time.monotonic), if
-    there is one, the call ends with OutOfTime unless all fits have ended.
+    `on_change` is called when a fit starts, reports and ends, and also in between; `follow` at the first report of a fit. After
+    the `deadline` (time.monotonic), if there is one, the call ends with OutOfTime unless all fits have ended.
     """
 
     def __init__(self, on_change: Callable[[], None] = lambda: None):
         self.on_change = on_change
-        self.follow: Callable[[Unit, RunRecord], Callable[[Sequence[Row]], None]] = lambda unit, record: lambda rows: None
+        self.follow: Follow = lambda unit, record: lambda rows: None
         self.deadline: float | None = None
         self.over = False  # whether the deadline has ended a call
         self.of = self.ended = 0

@@ -119,11 +119,14 @@ class MlflowRuns:
         if run is not None and run.info.status == status:
             return
         tags = message.tags | {RUN: message.id} | ({"rankbench.error": message.reason} if message.reason else {})
+        rows = message.rows
         if run is None:
             run = self._new(experiment, parent, message.started, message.name, tags)
         elif LIVE in run.data.tags:
+            rows = self._missing(run, rows)
             self._complete(run, message.name, tags)
         self.log(run.info.run_id, message.metrics, message.params, ended)
+        self._log_curve(run.info.run_id, rows, message.started)
         self.client.set_terminated(run.info.run_id, status, end_time=ended)
 
     def _arm(self, message: ArmMessage) -> None:
@@ -174,13 +177,12 @@ class MlflowRuns:
         own = [each for each in live if not record.finished or _begun(each) == started][-1:]
         self._delete([each for each in live if each not in own])
         tags = record_tags(record, folder) | message.tags | ({OF_SWEEP: message.sweep} if message.sweep else {})
-        name, known = message.name or run_name(record, record.params), set[int]()
+        name, rows = message.name or run_name(record, record.params), record.curve
         if own:
             self._delete([run] if run is not None else [])  # it failed before
             (run,) = own
             ended = ended if record.finished else message.time
-            known = {point.step for point in self.client.get_metric_history(run.info.run_id, metric_key("curve", "seconds"))}
-            known -= {max(known, default=0)}  # the validation metric may have come later than the rest of the last row
+            rows = self._missing(run, rows)
             self._complete(run, name, tags)
         elif run is None:
             run = self._new(experiment, parent, started, name, tags)
@@ -189,7 +191,7 @@ class MlflowRuns:
         started = started if record.finished else run.info.start_time
         run_id = run.info.run_id
         self.log(run_id, record_metrics(record, message.first), record_params(record, message.params), ended)
-        self._log_curve(run_id, [row for row in record.curve if row["iteration"] not in known], started)
+        self._log_curve(run_id, rows, started)
         if inputs := dataset_inputs(record):
             self.client.log_inputs(run_id, datasets=inputs)
         for path in sorted(folder.glob("*")):
@@ -221,6 +223,12 @@ class MlflowRuns:
         self.client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
         for key in ({LIVE, "rankbench.error"} - set(tags)) & set(run.data.tags):
             self.client.delete_tag(run_id, key)
+
+    def _missing(self, run: Any, rows: list[Any]) -> list[Any]:
+        """Return the rows of a curve that have not arrived, and the last one that has: its metric on valid may come later."""
+        there = {point.step for point in self.client.get_metric_history(run.info.run_id, metric_key("curve", "seconds"))}
+        there -= {max(there, default=0)}
+        return [row for row in rows if row["iteration"] not in there]
 
     def _delete(self, runs: Iterable[Any]) -> None:
         for run in runs:

@@ -186,20 +186,28 @@ class MlflowSink:
         known of its record; the rest as in `send`, whose run it will be.
         """
         known = {key: str(value) for key, value in record_params(record, params).items() if value is not None}
+        started = int(datetime.fromisoformat(record.started_at).timestamp() * 1000)
+        all_tags = record_tags(record, folder) | self._published | dict(tags or {})
+        return self.follow_entry(record.id, name, all_tags, known, started, sweep=self._sweep, stage=record.stage)
+
+    def follow_entry(
+        self, id: str, name: str, tags: dict[str, str], params: dict[str, str], started: int, **place: str | None
+    ) -> Callable[[Rows], None]:
+        """Like `follow`, for what has no record and is sent by `send_entry`. `place`: sweep and stage of what has one."""
         about = CurveMessage(
-            **self._place(), id=record.id, started=int(datetime.fromisoformat(record.started_at).timestamp() * 1000), rows=[],
-            name=self._name(name), tags=record_tags(record, folder) | self._tags(tags), params=known, sweep=self._sweep,
-            stage=record.stage,
+            **self._place(), **place, id=id, started=started, name=self._name(name), tags=tags | self.labels.tags,
+            params=params, rows=[],
         )  # fmt: skip
         return lambda rows: self._live.add(about, rows)
 
     def send_entry(self, id: str, name: str, tags: dict[str, str], **shown: Any) -> None:
         """Send what has no record. `shown`: the other fields of `spool.EntryMessage`."""
+        self._live.end(id)
         self._put(EntryMessage(**self._place(), id=id, name=self._name(name), tags=tags | self.labels.tags, **shown))
 
     def describe(self, view: View, description: str) -> None:
         """Give the experiment a view and a description, if it has none yet."""
-        tags = dict([view.tag(now())]) | {PRIMARY_METRIC: view.metric}
+        tags = dict([view.tag(milliseconds())]) | {PRIMARY_METRIC: view.metric}
         self._put(ExperimentMessage(**self._place(), tags=tags, description=description))
 
     def send_arm(self, id: str, name: str, tags: dict[str, str], **shown: Any) -> None:

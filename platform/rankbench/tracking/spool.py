@@ -80,7 +80,7 @@ class SweepEnd(Placed):
 class EntryMessage(Placed):
     """What was measured without a record, as an entry of a leaderboard: all that its run shows. `id` is that of the run.
 
-    `started`: ms since 1970. A `reason` makes it a failed run.
+    `started`: ms since 1970. `rows`: of a curve, as in a record. A `reason` makes it a failed run.
     """
 
     id: str
@@ -90,6 +90,7 @@ class EntryMessage(Placed):
     metrics: dict[str, float]
     started: int
     seconds: float
+    rows: list[dict[str, float]] = field(default_factory=list)
     reason: str = ""
     kind: Literal["entry"] = "entry"
 

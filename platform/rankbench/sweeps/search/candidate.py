@@ -43,9 +43,9 @@ class Candidate:
         self._measure, self._clock, self._improved, self._n_done = measure, clock, False, 0
         self._fit = begin(self._watch)
 
-    def advance(self, seconds: float, most: float = math.inf) -> None:
-        """Go on for `seconds`, to the nearest whole iteration, or until the fit ends. The first iteration is always made. No
-        other one begins that would end after `most` seconds if it took as long as the mean.
+    def advance(self, seconds: float, most: float = math.inf) -> Generator[None, None, None]:
+        """Go on for `seconds`, to the nearest whole iteration, or until the fit ends, and yield after each iteration. The first
+        one is always made. No other one begins that would end after `most` seconds if it took as long as the mean.
         """
         end, limit = self.seconds + seconds, self.seconds + most
         while not self.ended and (not self._n_done or self._nearest(end, limit)):
@@ -56,6 +56,7 @@ class Candidate:
             self.seconds_to_first = self.seconds_to_first or self.seconds
             if self._improved:
                 self.iterations, self.seconds_to_best, self._improved = iteration, self.seconds, False
+            yield
 
     def _nearest(self, end: float, limit: float) -> bool:
         mean = self.seconds / self._n_done

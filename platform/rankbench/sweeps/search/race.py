@@ -10,11 +10,15 @@ longer, by what is known of iterations and first values, than the time that is l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Protocol, TypeVar
 
 WIDTH, KEEP = 9, 3
 LEAST = 0.05  # share of the budget with which a further round is worth while
+
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]  # yields after each iteration
 
 
 class Racer(Protocol):
@@ -26,9 +30,9 @@ class Racer(Protocol):
     seconds_to_best: float
     ended: bool
 
-    def advance(self, seconds: float, most: float) -> None:
-        """Go on for `seconds`, to the nearest whole iteration. The very first one is always made, any other one only if it ends
-        within `most` seconds, as far as the mean of the earlier ones tells.
+    def advance(self, seconds: float, most: float) -> Steps[None]:
+        """Go on for `seconds`, to the nearest whole iteration, and yield after each one. The very first one is always made, any
+        other one only if it ends within `most` seconds, as far as the mean of the earlier ones tells.
         """
 
     def close(self) -> None: ...
@@ -37,8 +41,9 @@ class Racer(Protocol):
 R = TypeVar("R", bound=Racer)
 
 
-def race(start: Callable[[], R | None], left: Callable[[], float], repeats: int) -> R | None:
-    """Return the candidate with the best value that is found before the time is over; None if none has a value.
+def race(start: Callable[[], R | None], left: Callable[[], float], repeats: int) -> Steps[R | None]:
+    """Return the candidate with the best value that is found before the time is over; None if none has a value. Yields after
+    each iteration of a candidate; what the caller does then is no part of the time if `left` does not count it.
 
     `start()` begins the next candidate, or returns None if there are no more. `left()` returns the seconds that are left. All
     candidates but the winner are closed.
@@ -47,20 +52,20 @@ def race(start: Callable[[], R | None], left: Callable[[], float], repeats: int)
     leader: R | None = None
     while leader is None or left() - repeats * leader.seconds_to_best > max(least, first):
         kept = repeats * leader.seconds_to_best if leader else 0.0
-        entered = _first_rung(start, left, kept, repeats)
+        entered = yield from _first_rung(start, left, kept, repeats)
         if not entered:
             break
         first = max(first, *(each.seconds_to_first for each in entered))
-        best = _further_rungs(entered, left, kept, repeats)
+        best = yield from _further_rungs(entered, left, kept, repeats)
         leader = best if leader is None else _better([leader, best])
         if not leader.ended:
             # The time of a candidate that still improves is better spent on it than on new ones.
-            leader.advance(max(left() - repeats * leader.seconds, 0.0) / (1 + repeats), left())
+            yield from leader.advance(max(left() - repeats * leader.seconds, 0.0) / (1 + repeats), left())
             break
     return leader if leader and math.isfinite(leader.value) else None
 
 
-def _first_rung(start: Callable[[], R | None], left: Callable[[], float], kept: float, repeats: int) -> list[R]:
+def _first_rung(start: Callable[[], R | None], left: Callable[[], float], kept: float, repeats: int) -> Steps[list[R]]:
     """Begin candidates in a part of the time that leaves all that the further rungs and repeats need."""
     # Each of the three rungs takes about as long as the last candidate alone, the later ones less what came before.
     last = (left() - kept) / (3 - 2 / KEEP + repeats)
@@ -69,14 +74,14 @@ def _first_rung(start: Callable[[], R | None], left: Callable[[], float], kept: 
         candidate = start()
         if candidate is None:
             break
-        candidate.advance(last / WIDTH, left())
+        yield from candidate.advance(last / WIDTH, left())
         first = max(first, candidate.seconds_to_first)
         entered.append(candidate)
         _keep_one_model(entered)
     return entered
 
 
-def _further_rungs(live: list[R], left: Callable[[], float], kept: float, repeats: int) -> R:
+def _further_rungs(live: list[R], left: Callable[[], float], kept: float, repeats: int) -> Steps[R]:
     """Let the better ones go on, and return the best one. The others are closed."""
     while len(live) > 1:
         going_on = sorted(live, key=lambda each: -each.value)[: max(1, len(live) // KEEP)]
@@ -90,7 +95,7 @@ def _further_rungs(live: list[R], left: Callable[[], float], kept: float, repeat
         length = last / KEEP if n > 1 else last
         for each in live:
             if not each.ended and left() > kept:
-                each.advance(max(length - each.seconds, 0.0), left())
+                yield from each.advance(max(length - each.seconds, 0.0), left())
     return live[0]
 
 
