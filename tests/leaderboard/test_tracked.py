@@ -20,6 +20,7 @@ from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_internals import VIEW
 from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import DatasetInfo
+from rankbench.tracking.store import make_tables
 
 from ..tracking.test_saved_views import state_of
 
@@ -40,6 +41,7 @@ LOST = replace(
 def runs(tmp_path):
     """Sends entries, and returns the runs that MLflow has afterwards by their names."""
     uri, warnings = f"sqlite:///{tmp_path}/mlflow.db", []
+    make_tables(uri, tmp_path / "mlartifacts")  # which takes long on a busy machine
 
     def sent(*results, before=lambda sink: None):
         sink = MlflowSink(uri, EXPERIMENT, tmp_path / "mlartifacts", warnings.append, labels=Labels(tags={"who": "me"}))
@@ -91,7 +93,7 @@ def test_the_view_of_the_experiment_finds_its_entries_and_a_users_description_st
 
 
 @pytest.mark.parametrize("changes", [{}, {"status": "failed", "reason": "no memory", "metrics": {}, "valid": None}])
-def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, environment, monkeypatch, tmp_path, changes):
+def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, environment, monkeypatch, changes):
     for name in ("BEGIN", "YOUNG", "EVERY"):
         monkeypatch.setattr(live_fits, name, 0.0)
     rules = Rules("ndcg@20", metric_set(("ndcg",), (20,)))
@@ -103,7 +105,7 @@ def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, e
         follow(sink, Unit(job, 1, 1, 1.0), record)(CURVE[:2])
         client = MlflowClient(sink.uri)
         while "run" not in live or "curve/valid" not in live["run"].data.metrics:
-            experiment = client.get_experiment_by_name(EXPERIMENT) if (tmp_path / "mlflow.db").exists() else None
+            experiment = client.get_experiment_by_name(EXPERIMENT)
             found = client.search_runs([experiment.experiment_id]) if experiment else []
             live.update(zip(("run",), found, strict=False))
 
