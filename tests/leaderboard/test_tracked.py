@@ -97,7 +97,7 @@ def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, e
     for name in ("BEGIN", "YOUNG", "EVERY"):
         monkeypatch.setattr(live_fits, name, 0.0)
     rules = Rules("ndcg@20", metric_set(("ndcg",), (20,)))
-    job = EntryJob.of(entrants("ndcg@20")["sl"], load_card("synthetic", environment), Budget("10s"), rules)
+    job = EntryJob.of(entrants("ndcg@20")["sl"], load_card("synthetic", environment), Budget(10.0), rules)
     record = base_record(job, job.configs[0], DatasetInfo("synthetic", "f"), FOUND.started_at)
     live = {}
 
