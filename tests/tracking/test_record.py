@@ -41,7 +41,7 @@ def test_a_record_reads_back_as_it_was_written(tmp_path):
     folder = write_record(tmp_path, RECORD, per_user_table(pa.array(["b", "a"]), values))
     assert read_record(folder) == RECORD
     stored = json.loads((folder / "record.json").read_text())
-    unknown = {"searched": None, "lists": None}
+    unknown = {"searched": None, "lists": None, "joules": None}
     assert stored | unknown == dataclasses.asdict(RECORD) and not unknown.keys() & stored
     table = read_per_user(folder)
     assert table["user"].to_pylist() == ["b", "a"]

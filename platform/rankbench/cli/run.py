@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rankbench.tracking.record import Measured, RunRecord
 
 PRINTED = (
-    "dataset", "method", "params", "metrics", "users", "groups", "iterations", "seconds", "peak_memory_bytes", "seed", "dtype",
-    "workers", "environment", "id",
+    "dataset", "method", "params", "metrics", "users", "groups", "iterations", "seconds", "joules", "peak_memory_bytes", "seed",
+    "dtype", "workers", "environment", "id",
 )  # fmt: skip
 
 EXAMPLES = """Examples:
@@ -61,7 +61,7 @@ def run(*, options: RunOptions, tag: Tags = None, run_name: RunName = None, json
     made = record_run(options, planned, environment, labels)
     if json:
         content = record_content(made.record)
-        shown = {name: content[name] for name in PRINTED}
+        shown = {name: content[name] for name in PRINTED if name in content}
         print_json(shown | {"kept_an_earlier_record": made.kept, "folder": str(made.folder)})
         return
     # Of the many training parameters, only the given ones are shown.
@@ -101,7 +101,8 @@ def show_record(record: RunRecord) -> None:
     print_table(["metric", *[f"@{k} [95 %]" for k in cutoffs or [""]]], body)
     phases = "  ".join(f"{name} {value:.2f} s" for name, value in record.seconds.items())
     peak = f"  peak {record.peak_memory_bytes / 1e9:.2f} GB" if record.peak_memory_bytes else ""
-    out.print(f"{phases}{peak}")
+    energy = "" if record.joules is None else f"  energy of the fit {record.joules:,.0f} J"
+    out.print(f"{phases}{peak}{energy}")
 
 
 def show_data(record: RunRecord) -> None:

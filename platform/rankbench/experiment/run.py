@@ -39,6 +39,7 @@ from rankbench.experiment.watch import Curve, ValidationSet, ranked, valid_users
 from rankbench.fitting.drive import Row, Validation, result_of
 from rankbench.fitting.method import Iterative
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
+from rankbench.tracking.energy import EnergyMeter
 from rankbench.tracking.environment import code_revision, peak_memory, reset_peak_memory
 from rankbench.tracking.record import Measured, RunRecord, per_user_table
 
@@ -86,9 +87,11 @@ def run_stepwise(
             require_fold_in(job.configs, holdout, X, job.card.name)
         execution = _with_own_spill_folder(job, execution)
         on_begin(base_record(job, job.configs[0], describe(dataset), started_at))
+        energy = EnergyMeter(execution.device)
         with _timed(seconds, "fit"):
             fitted = yield from _fit(job, dataset, X, execution, progress, holdout, (dataset.fingerprint, job.fit_on))
         seconds["fit"] -= fitted.paused
+        joules = energy.stop() if execution.workers == 1 and execution.executor is None else None
         leaders = _first_of_each_identity(job.configs)
         unique = sorted(set(leaders))
         with _timed(seconds, "rank"):
@@ -117,6 +120,7 @@ def run_stepwise(
             tiles=fitted.tiles,
             same_as=job.run_id(job.configs[leader]) if leader != position else None,
             peak_memory_bytes=peak_memory(),
+            joules=joules,
             threads=execution.n_threads,
             workers=execution.workers,
             device="cpu" if fitted.tiles else execution.device,

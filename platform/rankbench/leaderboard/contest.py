@@ -88,6 +88,7 @@ class Entry:
         if not in_time(record.seconds["all"], self.seconds or 0.0):
             return self.without_result(rules, "over budget", LATE)
         about = asdict(searched) | measured_in(record) | {"method": record.method, "params": record.params}
+        about["joules"] = record.joules
         del about["refused"]
         if "without_history" not in record.users:
             about["users"] = {}  # so that lines are those of the time before the field

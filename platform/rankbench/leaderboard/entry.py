@@ -47,6 +47,7 @@ from rankbench.leaderboard.traits import traits
 from rankbench.sweeps.search.budget import Budget
 from rankbench.sweeps.search.candidate import Candidate, Fit, Measure
 from rankbench.sweeps.search.race import race
+from rankbench.tracking.energy import EnergyMeter
 from rankbench.tracking.environment import peak_memory, reset_peak_memory
 from rankbench.tracking.record import Measured, Searched, per_user_table
 
@@ -169,7 +170,7 @@ class Attempt:
 
         Raises NotApplicableError if the method refuses every setting, RankbenchError if no fit has a result.
         """
-        self.begun = time.perf_counter()
+        energy, self.begun = EnergyMeter(self.execution.device), time.perf_counter()
         rules = self.rules
         seeds = rules.seeds if self.entrant.spec.seeded else rules.seeds[:1]
         settings = iter(self.settings)
@@ -193,7 +194,7 @@ class Attempt:
                 break
             self.models[seed] = model
             expected = time.perf_counter() - start
-        self.seconds = time.perf_counter() - self.begun
+        self.seconds, self.joules = time.perf_counter() - self.begun, energy.stop()
 
     def test(self) -> Outcome:
         """Measure the models on test. Returns a record of the chosen setting, and each metric of each user, both as means over
@@ -234,6 +235,7 @@ class Attempt:
             },
             threads=self.rules.n_threads,
             peak_memory_bytes=peak_memory(),
+            joules=self.joules,
             searched=searched,
         )
         return Outcome(record, per_user_table(self.dataset.users.take(pa.array(mean.users)), mean.columns))

@@ -40,7 +40,7 @@ class Result(MeasuredFit):
     validation set is `valid`, among `tried` settings. `metrics`: means on test over users and `seeds`. `by_seed`: means of
     `metric` on test. `users`: how many were measured, and how many have no history, if there are any. `traits`: those of the
     train part (`traits.py`). `seconds`: of the search, of all that the budget counts, of the best fit until its best iteration,
-    and of the test. Without a result, `reason` says why.
+    and of the test. `joules`: of all that the budget counts, as in a record. Without a result, `reason` says why.
     """
 
     dataset: Name
@@ -58,6 +58,7 @@ class Result(MeasuredFit):
     by_seed: tuple[float, ...] = ()
     traits: dict[str, float] = field(default_factory=dict)
     threads: Several = 1
+    joules: float | None = None
 
     @property
     def finished(self) -> bool:
@@ -85,8 +86,9 @@ class Result(MeasuredFit):
 
     def content(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Measurements are rounded; parameters are not, because a fit must be repeatable."""
-        if not self.users:
-            del fields["users"]  # so that lines are those of the time before the field
+        for name in ("users", "joules"):
+            if not getattr(self, name):
+                del fields[name]  # so that lines are those of the time before the field
         return fields | {name: _rounded(fields[name]) for name in ROUNDED}
 
 

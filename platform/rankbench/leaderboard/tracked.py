@@ -40,6 +40,7 @@ def send(sink: MlflowSink, result: Result, curve: Sequence[Row] = ()) -> None:
     metrics = {metric_key("test", name): mean for name, (mean, _, _) in result.metrics.items()}
     metrics |= {f"seconds/{name}": value for name, value in result.seconds.items()}
     metrics |= {"peak_memory_gb": result.peak_memory_gb, "settings_tried": float(result.tried)} if result.finished else {}
+    metrics |= {} if result.joules is None else {"energy/joules": result.joules}
     if result.valid is not None:
         metrics[metric_key("valid", result.metric)] = result.valid
     shown = _shown(result.dataset, result.entrant, result.allowed, result.started_at, result.fingerprint)

@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ReportRow:
-    """One arm on one dataset. Seconds are means over its runs, memory is the maximum.
+    """One arm on one dataset. Seconds are means over its runs, as are joules if all of them have some; memory is the maximum.
 
     `stated`: parameters that the experiment gives or searches; all others have their defaults. `published`: metric → published
     number. `missing`: "not run", "failed" or "not available: ..." for a row without measured cells. `runs`: ids of its records.
@@ -57,6 +57,7 @@ class ReportRow:
     runs: tuple[str, ...] = ()
     command: str = ""
     seeded: bool | None = None
+    joules: float | None = None
 
     @property
     def setting(self) -> str:
@@ -75,7 +76,7 @@ def row_of(
     seeded: bool | None = None,
 ) -> ReportRow:
     """Return the table row of an arm's final runs. `pooled`: metric → mean with interval, pooled over the runs."""
-    first = records[0]
+    first, n = records[0], len(records)
     cells = {}
     for name in (name for name in metrics if name in first.metrics):
         one = first.metrics[name]
@@ -102,6 +103,7 @@ def row_of(
         runs=tuple(record.id for record in records),
         command=command,
         seeded=seeded,
+        joules=fmean(measured) if len(measured := [each.joules for each in records if each.joules is not None]) == n else None,
     )
 
 

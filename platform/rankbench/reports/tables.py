@@ -126,7 +126,8 @@ def columns(
     for name in table.metrics:
         header += [name, *["± std"] * (name in several), "95 % interval"]
         header += ["published", "difference"] if name in published else []
-    header += ["setting", "fit s", "rank s", "peak GB"]
+    energy = any(row.joules is not None for row in table.rows)
+    header += ["setting", "fit s", "rank s", "peak GB", *["fit kJ"] * energy]
     body, common = [], table.common
     emphasis: dict[int | None, Callable[[str], str]] = {1: best, 2: second}
     for row in table.rows:
@@ -143,7 +144,7 @@ def columns(
                 line.append(number(cell.published if cell else row.published.get(name)))
                 line.append(difference(near.difference if near else None))
         if row.missing:
-            body.append([*line, "", "", "", ""])
+            body.append([*line, "", "", "", "", *[""] * energy])
             continue
         shared = f" ÷{row.fit_shared_by}" if row.fit_shared_by > 1 else ""
         line += [
@@ -151,6 +152,7 @@ def columns(
             f"{row.seconds['fit']:.1f}{shared}" if "fit" in row.seconds else "",
             f"{row.seconds['rank']:.1f}" if "rank" in row.seconds else "",
             f"{row.peak_memory_gb:.1f}" if row.peak_memory_gb else "",
+            *["" if row.joules is None else f"{row.joules / 1000:.2f}{shared}"] * energy,
         ]
         body.append(line)
     return header, body
@@ -194,6 +196,8 @@ def pairs_note(neighbours: Sequence[Comparison]) -> str:
 
 def _row_json(row: ReportRow, table: Table) -> dict[str, Any]:
     about = {RENAMED.get(name, name): value for name, value in vars(row).items() if name not in ("stated", "seeded")}
+    if row.joules is None:
+        del about["joules"]
     about["metrics"] = {
         name: vars(cell)
         | {"difference": near.difference if (near := cell.agreement(name)) else None, "tied": table.tied(row, name)}
@@ -260,6 +264,7 @@ def frame_of(table: Table) -> pd.DataFrame:
         setting = {name: value for name, value in row.params.items() if name in row.stated}
         line |= {"setting": setting, "fit_seconds": row.seconds.get("fit")}
         line |= {"rank_seconds": row.seconds.get("rank"), "peak_memory_gb": row.peak_memory_gb or None}
+        line |= {} if row.joules is None else {"joules": row.joules}
         rows.append(line | {"state": row.missing or "measured"})
     frame = pd.DataFrame(rows)
     sparse = [name for name in frame if name.endswith((" published", " std")) and frame[name].isna().all()]

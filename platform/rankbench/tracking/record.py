@@ -82,6 +82,7 @@ class RunRecord:
     `fit_shared_by` settings share a fit, each states all of its time. `tiles`: rows per tile if the item-item matrix did not
     fit into memory and was solved by tiles in a file. `peak_memory_bytes`: resident memory.
     `groups`: means of the users with and without a history, if there are both.
+    `joules`: energy of the machine during the fit, if it was measured and the fit had the machine for itself.
     `workers`: processes that made the gradient steps together; their memory does not count. `searched`: for an entry of a
     leaderboard, whose metrics are means over its seeds. `lists`: of foreign lists, which were measured and not fitted here.
     """
@@ -110,6 +111,7 @@ class RunRecord:
     tiles: int | None = None
     same_as: str | None = None
     peak_memory_bytes: int = 0
+    joules: float | None = None
     threads: int = 0
     workers: int = 1
     device: str = "cpu"
@@ -192,7 +194,7 @@ def record_content(record: RunRecord) -> dict[str, Any]:
     content = asdict(record)
     if not record.dataset.fingerprint:
         content["dataset"] = {"name": record.dataset.name}
-    for name in ("searched", "lists"):
+    for name in ("searched", "lists", "joules"):
         if content[name] is None:
             del content[name]
     return content

@@ -113,6 +113,7 @@ def record_metrics(record: RunRecord, first: str = "") -> dict[str, float]:
         groups = record.groups if record.dataset.cold_users == "keep" else {}  # else they do not depend on the method
         for group, means in groups.items():
             metrics |= {f"{metric_key(record.measured_on, name)}_{group}": mean for name, mean in means.items()}
+    metrics |= {} if record.joules is None else {"energy/joules": record.joules}
     return metrics | {"peak_memory_gb": record.peak_memory_bytes / 1e9}
 
 
