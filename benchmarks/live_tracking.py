@@ -74,6 +74,8 @@ def arrivals(database: Path, over: threading.Event, found: dict[tuple[str, int],
 
 
 def latency(folder: Path, seconds: float) -> None:
+    from rankbench.tracking.store import make_tables
+
     plugin, experiment = folder / "clock.py", folder / "clock.yaml"
     plugin.write_text(CLOCK)
     experiment.write_text(SWEEP.format(n=int(10 * seconds)))
@@ -83,6 +85,7 @@ def latency(folder: Path, seconds: float) -> None:
     }
     for name, words in runs.items():
         results = folder / name
+        make_tables(f"sqlite:///{results}/mlflow.db", results / "mlartifacts")
         found: dict[tuple[str, int], float] = {}
         over = threading.Event()
         poll = threading.Thread(target=arrivals, args=(results / "mlflow.db", over, found))

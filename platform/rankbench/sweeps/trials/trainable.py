@@ -39,7 +39,7 @@ from rankbench.tracking.record import RunRecord, record_content
 CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records
 SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit
 MOUNTED = 300.0  # seconds until a node that joins must see the results
-REPORT_EVERY, RARELY = 2.0, 10.0  # least and most seconds between two reports of how far a fit is
+REPORT_EVERY, RARELY = 2.0, 4.0  # least and most seconds between two reports of how far a fit is
 SHARE = 0.005  # of its time that a fit may wait for the driver after reports, unless it reports rarely
 EVALUATIONS = "rankbench/evaluations"  # with a prefix, since Tune gives some plain names a meaning
 
