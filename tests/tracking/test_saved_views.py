@@ -64,7 +64,7 @@ def test_curves_are_drawn_over_seconds_and_over_steps_under_a_title_in_words():
         charts, is_open = charts_of(state, title)
         assert is_open and len(title) <= 43 and {each["metricKey"] for each in charts} == {metric}
         assert [(each["xAxisKey"], each["selectedXAxisMetricKey"]) for each in charts] == by_seconds_and_steps
-    charts, _ = charts_of(arms, "Mean on test")
+    charts, _ = charts_of(arms, "Result on test")
     assert [each["metricKey"] for each in charts] == ["test/ndcg_at_20", "test/recall_at_20"]
     assert len({each["uuid"] for each in arms["compareRunCharts"]}) == len(arms["compareRunCharts"])
 

@@ -183,7 +183,7 @@ def _final_sections(metric: str, tests: Sequence[str], curves: bool) -> tuple[Se
     """Return the sections of runs that were measured on test."""
     words, curve = in_words(metric), metric_key("curve", metric)
     return (
-        ("Mean on test", tuple(map(bar, tests))),
+        ("Result on test", tuple(map(bar, tests))),
         *([_curves(curve, f"Test sample: {words}"), LOSS] if curves else []),
         ("Cost of the fit", (bar("seconds/fit"), scatter("seconds/fit", tests[0]), bar("peak_memory_gb"))),
         *_others("test", curves),
