@@ -212,9 +212,12 @@ def _captured(words: list[str], root: Path) -> tuple[int | str, str, str]:
     return code, *texts
 
 
+REMEMBERED = ("checksums.json", "methods.json")  # of raw files; of the methods, whose import takes seconds
+
+
 def _files(folder: Path) -> set[Path]:
-    """What a command may not leave behind when it fails. Locks and remembered checksums may stay."""
-    return {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock" and path.name != "checksums.json"}
+    """What a command may not leave behind when it fails. Locks and what is remembered may stay."""
+    return {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock" and path.name not in REMEMBERED}
 
 
 def _broken(chosen: Case, code: int | str, out: str, error: str, before: set[Path], folder: Path) -> Iterator[str]:
