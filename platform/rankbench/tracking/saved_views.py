@@ -145,7 +145,7 @@ def seeds_view(sweep: str, name: str, metric: str, reported: Sequence[str], curv
         filter=_of_stage("final", sweep),
         metric=tests[0],
         columns=(*_columns((*tests, "seconds/fit", "peak_memory_gb")), *about),
-        sections=_final_sections(metric, tests, curves),
+        sections=_final_sections(metric, tests, curves, curves_first=True),
     )
 
 
@@ -179,12 +179,13 @@ def _columns(metrics: Sequence[str]) -> tuple[str, ...]:
     return tuple(column("metrics", each) for each in metrics)
 
 
-def _final_sections(metric: str, tests: Sequence[str], curves: bool) -> tuple[Section, ...]:
-    """Return the sections of runs that were measured on test."""
+def _final_sections(metric: str, tests: Sequence[str], curves: bool, curves_first: bool = False) -> tuple[Section, ...]:
+    """Return the sections of runs that were measured on test; with `curves_first`, of runs that may not have ended yet."""
     words, curve = in_words(metric), metric_key("curve", metric)
+    result: tuple[Section, ...] = (("Result on test", tuple(map(bar, tests))),)
+    drawn = (_curves(curve, f"Test sample: {words}"), LOSS) if curves else ()
     return (
-        ("Result on test", tuple(map(bar, tests))),
-        *([_curves(curve, f"Test sample: {words}"), LOSS] if curves else []),
+        *(drawn + result if curves_first else result + drawn),
         ("Cost of the fit", (bar("seconds/fit"), scatter("seconds/fit", tests[0]), bar("peak_memory_gb"))),
         *_others("test", curves),
     )
