@@ -12,7 +12,7 @@ import pandas as pd
 from rankbench.api.dataset import card_of
 from rankbench.api.execution import only_card_changes
 from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
-from rankbench.api.record_run import RecordedRun, chosen_metrics, describe, send, sink_of_runs
+from rankbench.api.record_run import RecordedRun, chosen_metrics, send, sink_of_runs
 from rankbench.core.attempts import FolderAttempt, StoredAttempt
 from rankbench.core.environment import Environment, require_environment
 from rankbench.core.errors import ConfigError, require
@@ -120,8 +120,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     if problem := record.interval_warning():
         err.print(f"warning: {problem}")
     if labels:
-        describe(sink := sink_of_runs(environment, labels))
-        send(sink, record, folder, f"{card.name} {record.arm}", ())
+        send(sink_of_runs(environment, labels), record, folder, f"{card.name} {record.arm}", ())
     return RecordedRun(record, folder, {}, False)
 
 

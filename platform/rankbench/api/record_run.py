@@ -93,8 +93,6 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
         return {"folder": environment.results / "runs" / record.id, "name": name, "params": config.used}
 
     with sink or nullcontext():
-        if sink:
-            describe(sink)
         with claimed_run(job.run_id(config), environment) as attempt:
             points = LivePoints(lambda record: sink.follow(record, **shown(record))) if sink else None
             outcome, execution = _fit(job, options, environment, points)
@@ -206,16 +204,13 @@ def sink_of_runs(environment: Environment, labels: Labels) -> MlflowSink:
     return MlflowSink(tracking_uri(environment), "runs", environment.results / "mlartifacts", _warn, labels=labels)
 
 
-def describe(sink: MlflowSink) -> None:
-    """Give the experiment of single runs its view."""
-    sink.describe(standing_view("runs", "tags.`rankbench.stage` = 'run'", curves=True), "Single runs: a setting on a dataset.")
-
-
 def send(sink: MlflowSink, record: RunRecord, folder: Path, name: str, params: Sequence[str]) -> None:
-    """Send a record to MLflow, and wait for the uploader."""
+    """Send a record to MLflow, with the view of its experiment, and wait for the uploader."""
+    view = standing_view("runs", "tags.`rankbench.stage` = 'run'", curves=True)
     with err.status("sending to MLflow") as line:
         sink.waiting = lambda left: line.update(f"sending to MLflow: {left} messages left")
         sink.open()
+        sink.describe(view, "Single runs: a setting on a dataset.")
         sink.send(record, folder, name, params)
         sink.close()
 

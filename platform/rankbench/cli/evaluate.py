@@ -32,7 +32,7 @@ def evaluate(
     made = record_lists(options, environment, labels)
     if json:
         content = record_content(made.record)
-        print_json({name: content[name] for name in (*PRINTED, "lists")} | {"folder": str(made.folder)})
+        print_json({name: content[name] for name in (*PRINTED, "lists") if name in content} | {"folder": str(made.folder)})
         return
     out.print(f"{made.record.arm} on {made.record.dataset.name}", style="bold")
     show_record(made.record)
