@@ -1,7 +1,7 @@
 # The image of kuberay.yaml: Ray's own with rankbench and all its extras, in the versions that CI tests.
 #
-#   docker build -t REGISTRY/rankbench:0.1.0 .
-#   docker build -t REGISTRY/rankbench:0.1.0-gpu --build-arg BASE=rayproject/ray:2.60.0-py311-gpu .
+#   docker build -t REGISTRY/rankbench:0.2.0 .
+#   docker build -t REGISTRY/rankbench:0.2.0-gpu --build-arg BASE=rayproject/ray:2.60.0-py311-gpu .
 #
 # For hosts without GPUs, the address of PyTorch's index of CPU builds as --build-arg PIP_EXTRA_INDEX_URL=... saves gigabytes.
 ARG BASE=rayproject/ray:2.60.0-py311
