@@ -172,6 +172,7 @@ def test_the_card_works_at_once_and_can_be_moved_apart_from_the_data(here, capsy
     # A card that lies elsewhere names the data by their whole path.
     Path("cards").mkdir()
     assert _main(["data", "import", "deep/ml-1m.zip", "--out", "cards/mine.yaml"]) == 0
+    assert "name: mine\n" in Path("cards/mine.yaml").read_text()  # so that it is found in a folder of cards, too
     shutil.move("cards", "elsewhere")
     assert _main(["run", "elsewhere/mine.yaml", "ease", "--cutoffs", "3", "--no-track"]) == 0
     capsys.readouterr()

@@ -181,7 +181,7 @@ def import_(
     path: Annotated[
         Path, typer.Argument(help="A file, archive or folder: CSV, JSON, Parquet, MovieLens, RecBole, Elliot, Cornac, LensKit.")
     ],
-    name: Annotated[str | None, typer.Option(help="Name of the dataset. Default: that of the path.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the dataset. Default: that of --out, or of the path.")] = None,
     to: Annotated[Path | None, typer.Option("--out", help="Write the card here. Default: NAME.yaml in this folder.")] = None,
     user: Annotated[str | None, typer.Option(help="Column of the user, by name or by position from 0.")] = None,
     item: Annotated[str | None, typer.Option(help="Column of the item.")] = None,
@@ -199,7 +199,8 @@ def import_(
 
     folder = to.parent if to is not None else Path()
     given = {"user": user, "item": item, "value": value, "time": time}
-    recognised = recognise(path, name, folder, given, Environment.from_env(), encoding, member)
+    called = name or (to.stem if to is not None else None)  # a card in datasets/ is found by the name of its file
+    recognised = recognise(path, called, folder, given, Environment.from_env(), encoding, member)
     card = to or Path(f"{recognised.card['name']}.yaml")
     require(card.suffix in (".yaml", ".yml"), f"--out {card}: expected a name that ends in .yaml")
     require(not card.exists(), f"{card}: exists; choose another --name or --out")
