@@ -30,7 +30,7 @@ def interactions(ids):
 
 
 def known_elsewhere(folder, ids, read):
-    """What the other program reads of the export: histories by user, whom to rank for, all items; in raw ids."""
+    """What the other program reads of the export: histories by user, the users to rank items for, all items; in raw ids."""
     tables = {path.stem: read(path) for path in folder.glob("*.*") if path.suffix in (".parquet", ".csv")}
     parts = ["train", "valid"] if "test_history" not in tables else ["test_history"]
     known = {}

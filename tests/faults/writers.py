@@ -51,7 +51,7 @@ class Writer:
 
     def words(self, number: int) -> tuple[str, ...]:
         """Return the command of a time."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: every writer has its own command
 
     def before(self, number: int) -> tuple[str, ...]:
         """Remove or keep what earlier times left. Returns what the command says in addition."""
@@ -344,7 +344,7 @@ class Store(Writer):
 
     def entries(self) -> list[Hashable]:
         """Return all entries that are stored."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: every store has its own
 
 
 class LeaderboardWriters(Store):

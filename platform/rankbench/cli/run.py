@@ -85,7 +85,7 @@ def _show(made: RecordedRun, names: set[str]) -> None:
 
 
 def show_record(record: RunRecord) -> None:
-    """Print on whom and what was measured."""
+    """Print the numbers of measured users and items, and the metrics."""
     counts = record.dataset.counts
     out.print(
         f"fitted on {record.fit_on}, measured on {record.measured_on}: {record.users['measured']:,} users, "

@@ -41,7 +41,7 @@ WORDS = {
     "all": "all interactions",
     "train": "to fit on",
     "valid": "to choose settings by",
-    "test": "what is measured: whom to rank for, and never to fit on",
+    "test": "what is measured: the users to rank items for; never fit on it",
     "valid_history": "what is known of the users of valid, who are not in train",
     "test_history": "what is known of the users of test, who are not in train",
 }

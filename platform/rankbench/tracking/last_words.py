@@ -32,7 +32,9 @@ class LastWords:
             make_folder(hidden)
             lock = FileLock(hidden / LOCK)
             lock.acquire()
-            hidden.rename(self._folder)  # seen by others only now, for whom a folder without a lock is one of the past
+            hidden.rename(
+                self._folder
+            )  # others see it only now: a folder without a lock would count as that of an ended process
             self._lock = lock
         write_json(self._path(about), asdict(message))
 
