@@ -111,7 +111,7 @@ def test_seen_items_go_before_the_cut_and_users_without_a_list_count_as_zero(sho
     assert dict(found.per_user.itertuples(index=False)) == {"a": 1.0, "b": 0.5, "c": 0.0, "d": 0.0}
     assert found.notes == (
         "2 users have no list, and each counts as 0",
-        "left out before lists are cut, because the user's history has them: 1 items",
+        "left out before lists are cut, because the user's history has them: 1 item",
         "2 users have a list without being measured",
     )
     assert "has them: 1 items" in repr(found) and "lists (foreign lists)" in repr(found)
