@@ -114,7 +114,7 @@ def test_seen_items_go_before_the_cut_and_users_without_a_list_count_as_zero(sho
         "left out before lists are cut, because the user's history has them: 1 item",
         "2 users have a list without being measured",
     )
-    assert "has them: 1 items" in repr(found) and "lists (foreign lists)" in repr(found)
+    assert "has them: 1 item" in repr(found) and "lists (foreign lists)" in repr(found)
     short = rb.evaluate(shop, listed(*rows), metrics="mrr", cutoffs=3, environment=environment)
     assert "2 users have fewer than 3 items" in short.notes
 
