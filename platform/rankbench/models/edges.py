@@ -27,6 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
 from rankbench.fitting.thread_pool import threads_of
+from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, ends_with_zeros, unchunked
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads
 INDEX = 24  # numbers of four bytes per interaction that the arrays of both directions take while they are made
@@ -34,10 +35,20 @@ INDEX = 24  # numbers of four bytes per interaction that the arrays of both dire
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The edges of each node in CSR form: `indptr` int64 (n_nodes + 1,), and the nodes at their other ends, int32 (nnz,)."""
+    """The edges of each node in CSR form: `indptr` int64 (n_nodes + 1,), and the nodes at their other ends, int32 (nnz,), as
+    the first part of `padded`, an index that ends with zeros.
+    """
 
     indptr: np.ndarray
-    ends: np.ndarray
+    padded: np.ndarray
+
+    @classmethod
+    def of(cls, indptr: np.ndarray, ends: np.ndarray) -> Rows:
+        return cls(indptr.astype(np.int64), ends_with_zeros(ends))
+
+    @property
+    def ends(self) -> np.ndarray:
+        return self.padded[: self.indptr[-1]]
 
     @cached_property
     def blocks(self) -> list[tuple[int, int]]:
@@ -71,11 +82,11 @@ class Edges:
     def __init__(self, indptr: np.ndarray, tail: np.ndarray):
         """`indptr` (n_nodes + 1,) and `tail` (nnz,) are the CSR arrays of the edges that arrive at each node."""
         self.n_nodes, self.nnz = len(indptr) - 1, len(tail)
-        self.heads = Rows(indptr.astype(np.int64), tail.astype(np.int32))
+        self.heads = Rows.of(indptr, tail)
         positions = sp.csr_array((np.arange(self.nnz), self.heads.ends, self.heads.indptr), shape=(self.n_nodes,) * 2)
         reversed_edges = positions.T.tocsr()
         self.reverse = reversed_edges.data.astype(np.int64)
-        self.tails = Rows(reversed_edges.indptr.astype(np.int64), reversed_edges.indices.astype(np.int32))
+        self.tails = Rows.of(reversed_edges.indptr, reversed_edges.indices)
         self._tensors: dict[torch.device, EdgeTensors] = {}
 
     @classmethod
@@ -146,10 +157,12 @@ class _WeightedSums(torch.autograd.Function):
         edges, grad = ctx.edges, grad.contiguous()
         of_weights, of_x = ctx.needs_input_grad[1:]
         if of_weights and of_x and compiled(grad.device):
-            d_weights, dx = torch.empty_like(weights), torch.empty_like(x)
-            arrays = [tensor.numpy() for tensor in (weights, x, grad, d_weights, dx)]
-            edges.tails.each(_back, edges.tails.indptr, edges.tails.ends, edges.reverse, *arrays)
-            return None, d_weights, dx
+            d_weights, chunks, side = torch.empty_like(weights), weights.shape[1], edges.tails
+            rows, given = chunked(x, chunks), chunked(grad, chunks)
+            dx, flat = np.empty_like(rows), (rows.reshape(-1), given.reshape(-1), rows.shape[1])
+            arrays = side.indptr, side.padded, edges.reverse, weights.numpy(), *flat, d_weights.numpy(), dx.reshape(-1)
+            side.each(_back, *arrays)
+            return None, d_weights, unchunked(torch.from_numpy(dx), chunks, x.shape[1])
         d_weights = _products(edges, grad, x, weights.shape[1]) if of_weights else None
         return None, d_weights, _sum_at_tails(edges, weights, grad) if of_x else None
 
@@ -173,9 +186,7 @@ class _EdgeProducts(torch.autograd.Function):
 
 def _sum_at_heads(edges: Edges, weights: Tensor, x: Tensor) -> Tensor:
     if compiled(x.device):
-        out, side = torch.empty_like(x), edges.heads
-        side.each(_gather, side.indptr, side.ends, None, weights.numpy(), x.numpy(), out.numpy())
-        return out
+        return _gathered(edges.heads, None, weights, x)
     e = edges.on(x.device)
     return segment_sums(_weighted(weights, x[e.tail]), e.indptr)
 
@@ -183,17 +194,23 @@ def _sum_at_heads(edges: Edges, weights: Tensor, x: Tensor) -> Tensor:
 def _sum_at_tails(edges: Edges, weights: Tensor, y: Tensor) -> Tensor:
     """Σ_{e = (h ← t)} weights[e, k] y_hk for every tail t."""
     if compiled(y.device):
-        out, side = torch.empty_like(y), edges.tails
-        side.each(_gather, side.indptr, side.ends, edges.reverse, weights.numpy(), y.numpy(), out.numpy())
-        return out
+        return _gathered(edges.tails, edges.reverse, weights, y)
     e = edges.on(y.device)
     return segment_sums(_weighted(weights[e.reverse], y[e.head[e.reverse]]), e.reversed_indptr)
 
 
+def _gathered(side: Rows, positions: np.ndarray | None, weights: Tensor, x: Tensor) -> Tensor:
+    rows = chunked(x, weights.shape[1])
+    out = np.empty_like(rows)
+    arrays = weights.detach().numpy(), rows.reshape(-1), rows.shape[1], out.reshape(-1)
+    side.each(_gather, side.indptr, side.padded, positions, *arrays)
+    return unchunked(torch.from_numpy(out), weights.shape[1], x.shape[1])
+
+
 def _products(edges: Edges, a: Tensor, b: Tensor, chunks: int) -> Tensor:
     if compiled(a.device):
-        out, side = a.new_empty(edges.nnz, chunks), edges.heads
-        side.each(_dots, side.indptr, side.ends, a.numpy(), b.numpy(), out.numpy())
+        out, side, (left, right) = a.new_empty(edges.nnz, chunks), edges.heads, (chunked(each, chunks) for each in (a, b))
+        side.each(_dots, side.indptr, side.padded, left.reshape(-1), right.reshape(-1), left.shape[1], out.detach().numpy())
         return out
     e = edges.on(a.device)
     return (a[e.head] * b[e.tail]).unflatten(1, (chunks, -1)).sum(dim=2)
@@ -211,60 +228,55 @@ def segment_sums(rows: Tensor, indptr: Tensor) -> Tensor:
     return torch.segment_reduce(rows, "sum", offsets=indptr, axis=0, initial=0)
 
 
-# Of the fast-math rules, `contract` and `reassoc` are used: others let the compiler drop a NaN, which must reach the trainer.
-@numba.njit(nogil=True, cache=True, fastmath={"contract"})
-def _gather(begin, end, indptr, ends, positions, weights, x, out):
+@numba.njit(nogil=True, cache=True)
+def _gather(begin, end, indptr, ends, positions, weights, x, stride, out):
     """Sums over the edges of each row; the weights of the edge s stand at positions[s], or at s if `positions` is None."""
     chunks = weights.shape[1]
-    width = x.shape[1] // chunks
+    given = np.empty(SEGMENT * chunks, weights.dtype)
     for row in range(begin, end):
-        total = out[row]
-        total[:] = 0
-        for s in range(indptr[row], indptr[row + 1]):
-            w = weights[s] if positions is None else weights[positions[s]]
-            other = x[ends[s]]
-            for k in range(chunks):
-                wk, a, t = w[k], other[k * width : (k + 1) * width], total[k * width : (k + 1) * width]
-                for c in range(width):
-                    t[c] += wk * a[c]
+        for c in range(stride):
+            out[row * stride + c] = 0
+        for start in range(indptr[row], indptr[row + 1], SEGMENT):
+            stop = min(start + SEGMENT, indptr[row + 1])
+            for s in range(start, stop):
+                e = s if positions is None else positions[s]
+                for k in range(chunks):
+                    given[(s - start) * chunks + k] = weights[e, k]
+            add_rows(ends, start, stop, given, chunks, x, stride, out, row * stride)
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
-def _dots(begin, end, indptr, ends, a, b, out):
+@numba.njit(nogil=True, cache=True)
+def _dots(begin, end, indptr, ends, a, b, stride, out):
     chunks = out.shape[1]
-    width = a.shape[1] // chunks
+    products = np.empty(SEGMENT * chunks, a.dtype)
     for row in range(begin, end):
-        for s in range(indptr[row], indptr[row + 1]):
-            other = b[ends[s]]
-            for k in range(chunks):
-                p, q = a[row, k * width : (k + 1) * width], other[k * width : (k + 1) * width]
-                total = p[0] * q[0]
-                for c in range(1, width):
-                    total += p[c] * q[c]
-                out[s, k] = total
+        for start in range(indptr[row], indptr[row + 1], SEGMENT):
+            stop = min(start + SEGMENT, indptr[row + 1])
+            dot_rows(ends, start, stop, a, row * stride, chunks, b, stride, products)
+            for s in range(start, stop):
+                for k in range(chunks):
+                    out[s, k] = products[(s - start) * chunks + k]
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
-def _back(begin, end, indptr, ends, positions, weights, x, grad, d_weights, dx):
-    """Both gradients of the weighted sums, for the edges that leave each row; each ∂y_h is read once."""
+@numba.njit(nogil=True, cache=True)
+def _back(begin, end, indptr, ends, positions, weights, x, grad, stride, d_weights, dx):
+    """Both gradients of the weighted sums, for the edges that leave each row; each ∂y_h is read from memory once."""
     chunks = weights.shape[1]
-    width = x.shape[1] // chunks
+    given, products = np.empty(SEGMENT * chunks, weights.dtype), np.empty(SEGMENT * chunks, weights.dtype)
     for row in range(begin, end):
-        total = dx[row]
-        total[:] = 0
-        for s in range(indptr[row], indptr[row + 1]):
-            e, other = positions[s], grad[ends[s]]
-            for k in range(chunks):
-                wk, a = weights[e, k], other[k * width : (k + 1) * width]
-                t, p = total[k * width : (k + 1) * width], x[row, k * width : (k + 1) * width]
-                product = p[0] * a[0]
-                t[0] += wk * a[0]
-                for c in range(1, width):
-                    t[c] += wk * a[c]
-                    product += p[c] * a[c]
-                d_weights[e, k] = product
+        for c in range(stride):
+            dx[row * stride + c] = 0
+        for start in range(indptr[row], indptr[row + 1], SEGMENT):
+            stop = min(start + SEGMENT, indptr[row + 1])
+            dot_rows(ends, start, stop, x, row * stride, chunks, grad, stride, products)
+            for s in range(start, stop):
+                for k in range(chunks):
+                    d_weights[positions[s], k] = products[(s - start) * chunks + k]
+                    given[(s - start) * chunks + k] = weights[positions[s], k]
+            add_rows(ends, start, stop, given, chunks, grad, stride, dx, row * stride)
 
 
+# Of the fast-math rules only `contract` is used: others let the compiler drop a NaN, which must reach the trainer.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def _sums(begin, end, indptr, positions, values, out):
     for row in range(begin, end):

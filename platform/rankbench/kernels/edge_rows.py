@@ -1,0 +1,159 @@
+"""Weighted sums of the rows of a table that an index lists, and their products with one row, in registers.
+
+A row has chunks of equal width, a multiple of LANES, and each listed row a weight or a product for every chunk. Tables are given
+flat, with their `stride`: numba counts the references to a view of an array, and threads would wait for each other's counts.
+The listed row that comes AHEAD places later is read early, because its address depends on nothing but the index, which therefore
+ends with AHEAD entries that are read without need.
+"""
+# LLVM's builder and values come without types.
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from torch import Tensor
+from torch.nn.functional import pad
+
+from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, plus, spread, total
+
+AHEAD = 16  # places of the index that are read before they are used
+SEGMENT = 64  # rows whose weights stand in a buffer at a time
+_LINE = 64  # bytes of a line of the cache
+
+
+def ends_with_zeros(indices: np.ndarray) -> np.ndarray:
+    """A copy of an index, int32, that can be read AHEAD places beyond its end."""
+    return np.concatenate([indices, np.zeros(AHEAD, np.int32)]).astype(np.int32)
+
+
+def chunked(rows: Tensor, chunks: int) -> np.ndarray:
+    """Rows (n, chunks · c), whose chunks are filled with zeros up to a multiple of LANES; a copy only where c is not."""
+    missing = -(rows.shape[1] // chunks) % LANES
+    rows = rows.detach()
+    return (pad(rows.unflatten(1, (chunks, -1)), (0, missing)).flatten(1) if missing else rows).contiguous().numpy()
+
+
+def unchunked(rows: Tensor, chunks: int, width: int) -> Tensor:
+    """The first width/chunks columns of each chunk of `rows`, (n, width)."""
+    return rows if rows.shape[1] == width else rows.unflatten(1, (chunks, -1))[:, :, : width // chunks].flatten(1)
+
+
+def _listed(builder, ends, start, stop, flat, stride, column, vectors: int):
+    """Loop over the rows that `ends` lists from `start` to `stop`: the number of the place, and the row's vectors."""
+
+    def row_at(place):
+        row = builder.load(builder.gep(ends.data, [place]))
+        return builder.add(builder.mul(builder.sext(row, ir.IntType(64)), stride), column)
+
+    with cgutils.for_range(builder, builder.sub(stop, start)) as loop:
+        place = builder.add(start, loop.index)
+        later = builder.gep(flat.data, [row_at(builder.add(place, integer(AHEAD)))])
+        for line in range(0, vectors * LANES * flat.align, _LINE):
+            _prefetch(builder, later, line)
+        first = row_at(place)
+        yield loop.index, [flat.load(builder.add(first, integer(v * LANES))) for v in range(vectors)]
+
+
+def _prefetch(builder, pointer, offset: int):
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    shape = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    prefetch = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0i8")
+    address = builder.gep(builder.bitcast(pointer, byte), [integer(offset)])
+    # To be read, into all levels of the cache, as data.
+    builder.call(prefetch, [address, *(ir.Constant(number, value) for value in (0, 3, 1))])
+
+
+def _chunks_of(builder, column, stride, chunks, vectors: int):
+    """The chunk of each of the vectors from `column` on."""
+    width = builder.sdiv(stride, chunks)
+    return [builder.sdiv(builder.add(column, integer(v * LANES)), width) for v in range(vectors)]
+
+
+def _add(vectors: int):
+    def emit(builder, ends, start, stop, weights, chunks, flat, stride, column, sums, at):
+        cells = [cgutils.alloca_once(builder, flat.type) for _ in range(vectors)]
+        places = [builder.add(builder.add(at, column), integer(v * LANES)) for v in range(vectors)]
+        for cell, place in zip(cells, places, strict=True):
+            builder.store(sums.load(place), cell)
+        own = _chunks_of(builder, column, stride, chunks, vectors)
+        for e, row in _listed(builder, ends, start, stop, flat, stride, column, vectors):
+            for cell, vector, chunk in zip(cells, row, own, strict=True):
+                weight = builder.load(builder.gep(weights.data, [plus(builder, chunk, e, chunks)]))
+                builder.store(fma(builder, spread(builder, flat.type, weight), vector, builder.load(cell)), cell)
+        for cell, place in zip(cells, places, strict=True):
+            sums.store(builder.load(cell), place)
+
+    emit.__name__ = f"add_{vectors}"
+    return kernel(emit)
+
+
+def _dot(vectors: int, groups: int):
+    """Add the products of `vectors` vectors, of which each of the `groups` lies in a chunk of its own, to those in `dots`."""
+
+    def emit(builder, ends, start, stop, own, at, chunks, flat, stride, column, dots):
+        size, first = vectors // groups, builder.add(at, column)
+        given = [own.load(builder.add(first, integer(v * LANES))) for v in range(vectors)]
+        chunk = _chunks_of(builder, column, stride, chunks, vectors)
+        for e, row in _listed(builder, ends, start, stop, flat, stride, column, vectors):
+            for group in range(0, vectors, size):
+                products = builder.fmul(given[group], row[group])
+                for v in range(group + 1, group + size):
+                    products = fma(builder, given[v], row[v], products)
+                cell = builder.gep(dots.data, [plus(builder, chunk[group], e, chunks)])
+                builder.store(builder.fadd(builder.load(cell), total(builder, products)), cell)
+
+    emit.__name__ = f"dot_{vectors}_{groups}"
+    return kernel(emit)
+
+
+_add_four, _add_one = _add(4), _add(1)
+_dot_four, _dot_four_chunks, _dot_one = _dot(4, 1), _dot(4, 4), _dot(1, 1)
+
+
+@numba.njit(nogil=True, cache=True)
+def add_rows(ends, start, stop, weights, chunks, flat, stride, sums, at):
+    """Add Σ_s weights[s − start, k] row(ends[s]) for start ≤ s < stop to sums[at : at + stride], for each chunk k.
+
+    `weights` is flat, too.
+    """
+    column = 0
+    while column + 4 * LANES <= stride:
+        _add_four(ends, start, stop, weights, chunks, flat, stride, column, sums, at)
+        column += 4 * LANES
+    while column < stride:
+        _add_one(ends, start, stop, weights, chunks, flat, stride, column, sums, at)
+        column += LANES
+
+
+@numba.njit(nogil=True, cache=True)
+def dot_rows(ends, start, stop, own, at, chunks, flat, stride, dots):
+    """Set dots[s − start, k] to the products of chunk k of own[at : at + stride] and of row(ends[s]), for start ≤ s < stop."""
+    for e in range((stop - start) * chunks):
+        dots[e] = 0
+    column, whole = 0, (stride // chunks) % (4 * LANES) == 0
+    while column + 4 * LANES <= stride:
+        if whole:
+            _dot_four(ends, start, stop, own, at, chunks, flat, stride, column, dots)
+        else:
+            _dot_four_chunks(ends, start, stop, own, at, chunks, flat, stride, column, dots)
+        column += 4 * LANES
+    while column < stride:
+        _dot_one(ends, start, stop, own, at, chunks, flat, stride, column, dots)
+        column += LANES
+
+
+@kernel
+def _exp(builder, values, n):
+    number = Numbers(builder, values.type)
+    with cgutils.for_range(builder, n) as loop:
+        at = builder.mul(loop.index, integer(LANES))
+        values.store(number.exp(values.load(at)), at)
+
+
+@numba.njit(nogil=True, cache=True)
+def exp_of(values, n):
+    """Set the first n numbers of `values` to their exponentials, and also those up to the next multiple of LANES."""
+    _exp(values, (n + LANES - 1) // LANES)
