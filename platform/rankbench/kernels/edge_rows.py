@@ -1,9 +1,9 @@
 """Weighted sums of the rows of a table that an index lists, and their products with one row, in registers.
 
-A row has chunks of equal width, a multiple of LANES, and each listed row a weight or a product for every chunk. Tables are given
-flat, with their `stride`: numba counts the references to a view of an array, and threads would wait for each other's counts.
-The listed row that comes AHEAD places later is read early, because its address depends on nothing but the index, which therefore
-ends with AHEAD entries that are read without need.
+A row has chunks of equal width, a multiple of LANES, and each listed row a weight or a product for every chunk. Tables are
+given flat, with their `stride`: numba counts the references to a view of an array, and threads would wait for each other's
+counts. The listed row that comes AHEAD places later is read early, because its address depends on nothing but the index. An
+index therefore ends with AHEAD entries that are read without need.
 """
 # LLVM's builder and values come without types.
 # mypy: disable-error-code="no-untyped-def"
