@@ -28,10 +28,10 @@ class LightGCNModel(EmbeddingModel):
     def __init__(self, graph: Graph, p: LightGCN, users: Tensor, items: Tensor):
         super().__init__(users, items)
         self.graph = graph
-        self.weights = [1 / (p.n_layers + 1)] * (p.n_layers + 1)
+        self.polynomial = [1 / (p.n_layers + 1)] * (p.n_layers + 1)
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        return propagate(self.graph, self.users, self.items, self.weights)
+        return propagate(self.graph, self.users, self.items, self.polynomial)
 
 
 @model(

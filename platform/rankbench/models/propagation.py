@@ -15,8 +15,9 @@ worker, and zeros: the sum over the workers is the gradient, as for all paramete
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numba
 import numpy as np
@@ -26,6 +27,8 @@ from torch import Tensor
 
 from rankbench.core.devices import compiled
 from rankbench.fitting.thread_pool import threads_of
+from rankbench.kernels.graph_rows import first_rows, last_rows, next_rows
+from rankbench.kernels.neighbours import empty_table, ends_with_zeros
 from rankbench.models.exchange import Alone, Exchange
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads; other threads take over the blocks of a delayed one
@@ -72,7 +75,7 @@ class Graph:
         X, Xt = sp.csr_array(X), sp.csr_array(X.T)
         self.n_users, self.n_nodes = X.shape[0], sum(X.shape)
         self.indptr = np.concatenate([X.indptr, X.indptr[-1] + Xt.indptr[1:].astype(np.int64)])
-        self.indices = np.concatenate([X.indices + np.int32(self.n_users), Xt.indices]).astype(np.int32)
+        self.indices = ends_with_zeros(np.concatenate([X.indices + np.int32(self.n_users), Xt.indices]))
         # A node without neighbours has scale 1, so that its own row stays finite.
         self.scale = torch.from_numpy(np.maximum(np.diff(self.indptr), 1) ** -0.5)[:, None]
         # The cost of a row: its neighbours, and reading and writing the row itself.
@@ -101,26 +104,34 @@ class Graph:
         if (U.dtype, scaled) not in self._scales:
             self._scales[U.dtype, scaled] = (self.scale if scaled else torch.ones_like(self.scale)).to(U.dtype)
         scale = self._scales[U.dtype, scaled]
-        h, spare = (U.new_empty(self.n_nodes, U.shape[1]) for _ in range(2))
-        torch.mul(U, weights[-1] * scale[: self.n_users], out=h[: self.n_users])
-        torch.mul(V, weights[-1] * scale[self.n_users :], out=h[self.n_users :])
-        pool, rows = threads_of(numba.get_num_threads()), scale.numpy()[:, 0]
+        rows = scale.numpy()[:, 0]
         empty = torch.empty_like if self.exchange.size == 1 else torch.zeros_like
         out = empty(U), empty(V)
-        for layer in reversed(range(len(weights) - 1)):
-            last = layer == 0
-            target = out if last else (spare[: self.n_users], spare[self.n_users :])
-            weight = rows.dtype.type(weights[layer])
-            arrays = [tensor.numpy() for tensor in (U, V, h, *target)]
-
-            def step(block, weight=weight, last=last, arrays=arrays):
-                _step(*self._own(*block), self.indptr, self.indices, rows, weight, last, *arrays)
-
-            list(pool.map(step, self.blocks))
-            if not last:
-                self.exchange.complete(target)
+        h, spare = (empty_table(self.n_nodes, U.shape[1], rows.dtype) for _ in range(2))
+        whole, own = [(*block, 1) for block in self.blocks], [self._own(*block) for block in self.blocks]
+        E, numbers = [(tensor.numpy(),) for tensor in (U, V)], [rows.dtype.type(weight) for weight in weights]
+        self.each(first_rows, whole, E, rows, numbers[-1], h)
+        given = self.indptr, self.indices, rows
+        for weight in numbers[-2:0:-1]:
+            self.each(next_rows, own, E, *given, weight, h, spare)
+            target = torch.from_numpy(spare)
+            self.exchange.complete((target[: self.n_users], target[self.n_users :]))
             h, spare = spare, h
+        sides = [(*side, tensor.numpy()) for side, tensor in zip(E, out, strict=True)]
+        self.each(last_rows, own, sides, *given, numbers[0], h)
         return out
+
+    def each(
+        self, kernel: Callable[..., None], blocks: Iterable[tuple[int, ...]], sides: Sequence[Any], *arguments: Any
+    ) -> None:
+        """Call kernel(*block, offset, *side, *arguments) for blocks of users and of items, whose own arguments `sides` has."""
+        pool, offsets = threads_of(numba.get_num_threads()), (0, self.n_users)
+
+        def call(block):
+            side = int(block[0] >= self.n_users)
+            kernel(*block, offsets[side], *sides[side], *arguments)
+
+        list(pool.map(call, blocks))
 
     def by_matrix(self, weights: tuple[float, ...], U: Tensor, V: Tensor, scaled: bool = True) -> tuple[Tensor, Tensor]:
         """The polynomial by products with the sparse matrix Â or A, on any device."""
@@ -134,34 +145,8 @@ class Graph:
         return h[: self.n_users].clone(), h[self.n_users :].clone()
 
     def _matrix(self, device: torch.device, dtype: torch.dtype, scaled: bool) -> Tensor:
-        indptr, indices = torch.from_numpy(self.indptr), torch.from_numpy(self.indices).long()
+        indptr, indices = torch.from_numpy(self.indptr), torch.from_numpy(self.indices[: self.indptr[-1]]).long()
         row = torch.repeat_interleave(torch.arange(self.n_nodes), indptr.diff())
         values = self.scale[row, 0] * self.scale[indices, 0] if scaled else torch.ones(len(row), dtype=torch.float64)
         matrix = torch.sparse_coo_tensor(torch.stack([row, indices]), values, (self.n_nodes,) * 2, check_invariants=True)
         return matrix.to(device, dtype).coalesce()
-
-
-# Of the fast-math rules only `contract` is used: others let the compiler drop a NaN, which must reach the trainer.
-@numba.njit(nogil=True, cache=True, fastmath={"contract"})
-def _step(begin, end, stride, indptr, indices, scale, weight, last, U, V, h, out_users, out_items):
-    """Every `stride`-th row of h̃ ← D^-1/2 weight E + D^-1 Σ h̃ from `begin` to `end`; the last step gives h = D^1/2 h̃."""
-    n_users, width = U.shape
-    total = np.empty(width, h.dtype)
-    for row in range(begin, end, stride):
-        total[:] = 0
-        s, stop = indptr[row], indptr[row + 1]
-        # Four rows are added per read and write of the sum.
-        while s + 3 < stop:
-            a, b, c, d = h[indices[s]], h[indices[s + 1]], h[indices[s + 2]], h[indices[s + 3]]
-            for k in range(width):
-                total[k] += (a[k] + b[k]) + (c[k] + d[k])
-            s += 4
-        while s < stop:
-            a = h[indices[s]]
-            for k in range(width):
-                total[k] += a[k]
-            s += 1
-        own, out = (U[row], out_users[row]) if row < n_users else (V[row - n_users], out_items[row - n_users])
-        given, taken = (weight, scale[row]) if last else (weight * scale[row], scale[row] * scale[row])
-        for k in range(width):
-            out[k] = given * own[k] + taken * total[k]

@@ -5,7 +5,7 @@ Every file of this folder is imported and registers its encoders.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ class EmbeddingModel(nn.Module):
     plain = False
     # The graph along which vectors are propagated by `propagate`, if there is one. Workers share its rows.
     graph: Graph | None = None
+    # The weights c_l if `forward` is Σ_l c_l Â^l of `users` and `items`, and nothing else is learned.
+    polynomial: Sequence[float] | None = None
 
     @property
     def width(self) -> int:

@@ -1,8 +1,8 @@
 """An encoder with its optimiser: it provides the vectors of a batch, and applies the gradients that the batch computes.
 
 `RowLearner` is for encoders whose scored vectors are their parameters: a step reads and writes only the rows of the batch, also
-where optimizer=adam moves all other rows. What else such an encoder learns has an Adam of its own. `DenseLearner` is for any
-encoder and device: a step updates every row.
+where optimizer=adam moves all other rows. What else such an encoder learns has an Adam of its own. `GraphLearner`, in its own
+file, is for polynomials of the graph. `DenseLearner` is for any encoder and device: a step updates every row.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from rankbench.models.exchange import Exchange
 from rankbench.models.spec import EmbeddingModel, vectors_of
 from rankbench.training.adam import DenseAdam, RowAdam
 from rankbench.training.batches import Rows
+from rankbench.training.graph_learner import GraphLearner
 from rankbench.training.params import TrainingParams
 from rankbench.training.table_adam import TableAdam
 
@@ -29,6 +30,9 @@ class Learner(Protocol):
 
         In that table, the rows of `items` and those with unique indices `read` are up to date.
         """
+
+    def learned(self) -> tuple[Rows, Rows]:
+        """The learned vectors, before any layer, of the rows last asked for. Their gradients count in the next step."""
 
     def step(self, factor: float) -> None:
         """Update the parameters after the backward pass, with `factor` times the learning rate."""
@@ -54,6 +58,9 @@ def learner(encoder: EmbeddingModel, p: TrainingParams, unit_ball: bool, exchang
     if encoder.plain and compiled(encoder.users.device) and not decay and not unit_ball:
         optimizers = [TableAdam(table, p.adam_eps) for table in _tables(encoder)]
         return RowLearner(encoder, p.learning_rate, decay, exchange, optimizers)
+    # Workers share the gradients of whole tables, and the projection changes tables behind the learner's back.
+    if encoder.polynomial is not None and compiled(encoder.users.device) and exchange.size == 1 and not unit_ball:
+        return GraphLearner(encoder, p.learning_rate, decay, p.adam_eps, p.precision)
     return DenseLearner(encoder, p.learning_rate, decay, exchange, p.adam_eps)
 
 
@@ -85,8 +92,12 @@ class RowLearner:
             self.touched.append((Rows(rows.vectors.detach().requires_grad_(), rows.ids), ids))
         if read is not None:
             self.optimizers[1].read(read)
-        (user_rows, _), (item_rows, _) = self.touched
+        user_rows, item_rows = self.learned()
         return user_rows, item_rows, self.tables[1]
+
+    def learned(self) -> tuple[Rows, Rows]:
+        (user_rows, _), (item_rows, _) = self.touched
+        return user_rows, item_rows
 
     def step(self, factor: float) -> None:
         self._sum_shared()
@@ -146,10 +157,17 @@ class DenseLearner(DenseAdam):
 
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
         self.encoder.train()
+        self.ids = users, items
         U, V = vectors_of(self.encoder)
         if not compiled(U.device):
             return Rows(U, None), Rows(V, None), V.detach()  # a step moves all rows, and choosing some costs as much
         return Rows.of(U, users), Rows.of(V, items), V.detach()
+
+    def learned(self) -> tuple[Rows, Rows]:
+        U, V = self.encoder.users, self.encoder.items
+        if not compiled(U.device):
+            return Rows(U, None), Rows(V, None)
+        return Rows.of(U, self.ids[0]), Rows.of(V, self.ids[1])
 
     def step(self, factor: float) -> None:
         own = self.encoder.users if self.encoder.plain else None

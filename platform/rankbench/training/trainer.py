@@ -249,7 +249,7 @@ class Trainer:
         if kind == "gradient" or not self.p.weight_decay:
             return None
         if kind == "layer-0" and not self.encoder.plain:
-            users, items = Rows(self.encoder.users, None), Rows(self.encoder.items, None)
+            users, items = self.learner.learned()
         lengths = items.vectors.square().sum(dim=1)
         own = users.vectors[users.positions(batch.users)] if by_row is None or kind == "layer-0" else by_row
         rows = own.square().sum(dim=1) + lengths[items.positions(batch.items)]

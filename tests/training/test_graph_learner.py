@@ -1,0 +1,84 @@
+"""Steps on a polynomial of the graph against those that autograd and torch.optim.Adam make of whole tables."""
+
+import numpy as np
+import pytest
+from fits import interactions, trainer_of
+
+from rankbench.core.threads import pinned
+from rankbench.data.blocks import csr_from_pairs
+from rankbench.training.graph_learner import GraphLearner
+from rankbench.training.learner import DenseLearner
+
+DECAYS = [{}, *({"weight_decay": 0.1, "decay": kind} for kind in ("gradient", "batch", "batch-negatives", "layer-0"))]
+
+
+def trained(X, loss, whole_tables, epochs=2, **values):
+    trainer = trainer_of(X, loss, model="lightgcn", **values)
+    assert type(trainer.learner) is GraphLearner
+    if whole_tables:
+        p = trainer.p
+        decay = p.weight_decay if p.decay == "gradient" else 0.0
+        trainer.learner = DenseLearner(trainer.encoder, p.learning_rate, decay, trainer.exchange, p.adam_eps)
+    losses = [trainer.epoch(number, 1.0) for number in range(1, epochs + 1)]
+    return losses, trainer
+
+
+def assert_same_fit(X, loss, rtol=1e-9, **values):
+    (losses, trainer), (expected, other) = (trained(X, loss, whole, **values) for whole in (False, True))
+    np.testing.assert_allclose(losses, expected, rtol=rtol)
+    for table, of_other in zip(trainer.learner.vectors(), other.learner.vectors(), strict=True):
+        np.testing.assert_allclose(table.detach(), of_other.detach(), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 4])
+@pytest.mark.parametrize("decay", DECAYS, ids=str)
+def test_steps_are_those_of_whole_tables(n_layers, decay):
+    assert_same_fit(interactions(empty=True), "bpr", n_layers=n_layers, batch_size=8, n_negatives=2, **decay)
+
+
+@pytest.mark.parametrize(
+    ("loss", "values"),
+    [
+        ("sl", {"shared_negatives": True}),
+        ("sl", {"objective": "catalogue", "users_per_step": 5}),
+        ("softmax", {"weight_decay": 0.1, "decay": "layer-0"}),
+        ("debiased-infonce", {}),
+        ("sl-at-k", {}),
+        ("mine-plus", {"batch_size": 5}),
+    ],
+    ids=str,
+)
+def test_steps_of_losses_that_read_other_rows_are_those_of_whole_tables(loss, values):
+    assert_same_fit(interactions(), loss, **values)
+
+
+def larger():
+    rng = np.random.default_rng(0)
+    return csr_from_pairs(*np.nonzero(rng.random((300, 500)) < 0.05 * np.geomspace(4, 0.2, 500)), (300, 500))
+
+
+def test_bits_are_the_same_for_one_and_two_threads():
+    found = []
+    for threads in (1, 2):
+        with pinned(threads):
+            _, trainer = trained(larger(), "bpr", False, dtype=np.float32, embedding_dim=40)
+            found.append(np.concatenate([table.detach() for table in trainer.learner.vectors()]))
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_restored_fit_goes_on_with_the_same_bits(precision):
+    values = {"model": "lightgcn", "embedding_dim": 20, "dtype": np.float32, "precision": precision}
+    first, second = (trainer_of(larger(), "bpr", seed=seed, **values) for seed in (0, 0))
+    first.epoch(1, 1.0)
+    second.restore(first.arrays())
+    assert [first.epoch(2, 1.0)] == [second.epoch(2, 1.0)]
+    np.testing.assert_array_equal(first.model().U, second.model().U)
+
+
+def test_16_bits_change_little_and_something():
+    fits = [
+        trained(larger(), "bpr", False, dtype=np.float32, embedding_dim=64, precision=each) for each in ("float32", "bfloat16")
+    ]
+    exact, rounded = (np.concatenate([table.detach() for table in trainer.learner.vectors()]) for _, trainer in fits)
+    assert 0 < np.abs(rounded - exact).max() < 0.02 * np.abs(exact).max()
