@@ -15,6 +15,7 @@ worker, and zeros: the sum over the workers is the gradient, as for all paramete
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -84,7 +85,7 @@ class Graph:
         # A block has users or items only, whose owners are counted apart.
         self.blocks = [(begin, end) for begin, end in pairwise(sorted([*cuts, self.n_users])) if begin < end]
         self._scales: dict[tuple[torch.dtype, bool], Tensor] = {}
-        self._matrices: dict[tuple[torch.device, torch.dtype, bool], Tensor] = {}
+        self._matrices: dict[tuple[torch.device, torch.dtype, bool], tuple[Tensor, Tensor]] = {}
 
     def shared(self, device: torch.device) -> bool:
         """Whether several workers share the rows, as they do with the kernel."""
@@ -134,19 +135,32 @@ class Graph:
         list(pool.map(call, blocks))
 
     def by_matrix(self, weights: tuple[float, ...], U: Tensor, V: Tensor, scaled: bool = True) -> tuple[Tensor, Tensor]:
-        """The polynomial by products with the sparse matrix Â or A, on any device."""
+        """The polynomial by products with the sparse matrices R and Rᵀ, or X and Xᵀ, on any device.
+
+        CSR, since a product with a COO matrix converts it each time.
+        """
         key = U.device, U.dtype, scaled
         if key not in self._matrices:
-            self._matrices[key] = self._matrix(*key)
-        E = torch.cat([U, V])
-        h = weights[-1] * E
+            self._matrices[key] = self._sides(*key)
+        R, Rt = self._matrices[key]
+        users, items, factor = U, V, weights[-1]
         for weight in reversed(weights[:-1]):
-            h = torch.sparse.mm(self._matrices[key], h).add_(E, alpha=weight)
-        return h[: self.n_users].clone(), h[self.n_users :].clone()
+            sums = [torch.addmm(own, *product, beta=weight, alpha=factor) for own, *product in ((U, R, items), (V, Rt, users))]
+            (users, items), factor = sums, 1.0
+        return users, items
 
-    def _matrix(self, device: torch.device, dtype: torch.dtype, scaled: bool) -> Tensor:
-        indptr, indices = torch.from_numpy(self.indptr), torch.from_numpy(self.indices[: self.indptr[-1]]).long()
-        row = torch.repeat_interleave(torch.arange(self.n_nodes), indptr.diff())
-        values = self.scale[row, 0] * self.scale[indices, 0] if scaled else torch.ones(len(row), dtype=torch.float64)
-        matrix = torch.sparse_coo_tensor(torch.stack([row, indices]), values, (self.n_nodes,) * 2, check_invariants=True)
-        return matrix.to(device, dtype).coalesce()
+    def _sides(self, device: torch.device, dtype: torch.dtype, scaled: bool) -> tuple[Tensor, Tensor]:
+        """The neighbours of users and those of items, with their weights."""
+        of_user, of_item = self.scale[: self.n_users, 0].numpy(), self.scale[self.n_users :, 0].numpy()
+        end, stop = self.indptr[self.n_users], self.indptr[-1]
+        users = self.indptr[: self.n_users + 1], self.indices[:end] - np.int32(self.n_users), of_user, of_item
+        items = self.indptr[self.n_users :] - end, self.indices[end:stop], of_item, of_user
+        sides = []
+        for indptr, ends, own, others in (users, items):
+            values = np.repeat(own, np.diff(indptr)) * others[ends] if scaled else np.ones(len(ends))
+            arrays = (torch.from_numpy(array) for array in (indptr.astype(ends.dtype), ends, values))
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+                matrix = torch.sparse_csr_tensor(*arrays, (len(own), len(others)), check_invariants=True)
+            sides.append(matrix.to(device, dtype))
+        return sides[0], sides[1]
