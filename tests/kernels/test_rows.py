@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from rankbench.kernels import parallel
 from rankbench.kernels import rows as kernels
-from rankbench.kernels.rows import gather_dot, ragged_dot, take_rows, unit_rows
+from rankbench.kernels.rows import gather_dot, ragged_dot, squared_lengths, take_rows, unit_rows
 
 TOLERANCE = {torch.float64: {"rtol": 1e-12, "atol": 1e-12}, torch.float32: {"rtol": 2e-5, "atol": 2e-5}}
 BOTH = pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
@@ -123,6 +123,19 @@ def test_unit_rows_are_normalised_rows_forth_and_back(dtype):
         # Relative to the length of the row: what is taken away is nearly what is there.
         size = leaves[1].detach().norm(dim=1, keepdim=True).numpy()
         assert_allclose(leaf * size, leaves[1].grad.numpy() * size, **TOLERANCE[dtype])
+
+
+@BOTH
+def test_squared_lengths_and_their_gradient_are_those_of_pytorch(dtype):
+    draw = torch.Generator().manual_seed(3)
+    table, grad = (torch.randn(*shape, generator=draw, dtype=dtype) for shape in ((33, 19), (33,)))
+    leaf, exact, plain = table.clone().requires_grad_(), table.double().requires_grad_(), elsewhere(table, True)
+    found, expected, there = squared_lengths(leaf), exact.square().sum(dim=1), squared_lengths(plain)
+    for value, weight in ((found, grad), (expected, grad.double()), (there, grad)):
+        value.backward(weight)
+    for value, of in ((found.detach(), leaf.grad), (here(there), here(plain.grad))):
+        assert_allclose(value, expected.detach(), **TOLERANCE[dtype])
+        assert_allclose(of, exact.grad, **TOLERANCE[dtype])
 
 
 @BOTH

@@ -124,6 +124,29 @@ class _UnitRows(torch.autograd.Function):
         return torch.from_numpy(result)
 
 
+def squared_lengths(table: Tensor) -> Tensor:
+    """The squared lengths of rows, (n,)."""
+    return _SquaredLengths.apply(table) if compiled(table.device) else table.square().sum(dim=1)
+
+
+class _SquaredLengths(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table: Tensor) -> Tensor:
+        ctx.save_for_backward(table)
+        given = _array(table)
+        out = np.empty(len(given), given.dtype)
+        in_parallel(_lengths, len(given), given.size, given, out)
+        return torch.from_numpy(out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> Tensor:
+        given = _array(ctx.saved_tensors[0])
+        out = np.empty_like(given)
+        in_parallel(_lengths_back, len(given), given.size, given, _array(grad), out)
+        return torch.from_numpy(out)
+
+
 class _GatherDot(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows: Tensor, table: Tensor, ids: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -208,6 +231,23 @@ def _unit_back(unit, length, grad, tiny, out, start, stop):
         scale = (tiny / tiny) / length[r]
         for t in range(d):
             out[r, t] = (g[t] - along * u[t]) * scale
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
+def _lengths(table, out, start, stop):
+    for r in range(start, stop):
+        total = table[r, 0] * 0
+        for t in range(table.shape[1]):
+            total += table[r, t] * table[r, t]
+        out[r] = total
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract"})
+def _lengths_back(table, grad, out, start, stop):
+    for r in range(start, stop):
+        twice = grad[r] + grad[r]
+        for t in range(table.shape[1]):
+            out[r, t] = twice * table[r, t]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

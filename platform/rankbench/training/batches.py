@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -51,13 +52,21 @@ class Rows:
             return cls(table, None)
         return cls(take_rows(table, torch.from_numpy(ids).to(table.device)), ids)
 
+    @cached_property
+    def _place(self) -> np.ndarray:
+        """The position in `vectors` of each index up to the largest one; those without a row have no meaning."""
+        assert self.ids is not None
+        place = np.zeros(self.ids[-1] + 1 if len(self.ids) else 0, np.int64)
+        place[self.ids] = np.arange(len(self.ids))
+        return place
+
     def positions(self, ids: np.ndarray | Tensor) -> Tensor:
         """Positions in `vectors` of the rows with indices `ids`, all of which must be present."""
         if isinstance(ids, Tensor):
             if self.ids is None:
                 return ids
             ids = ids.cpu().numpy()
-        positions = ids if self.ids is None else np.searchsorted(self.ids, ids)
+        positions = ids if self.ids is None else self._place[ids]
         return torch.from_numpy(np.ascontiguousarray(positions)).to(self.vectors.device)
 
 

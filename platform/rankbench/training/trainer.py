@@ -23,6 +23,7 @@ from torch import Tensor
 from rankbench.core.devices import compiled
 from rankbench.core.rng import stream
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
+from rankbench.kernels.rows import squared_lengths
 from rankbench.losses.spec import Loss, LossState, Sizes, row_losses
 from rankbench.models.exchange import Alone, Exchange, owned
 from rankbench.models.spec import EmbeddingModel, PairModel
@@ -250,9 +251,12 @@ class Trainer:
             return None
         if kind == "layer-0" and not self.encoder.plain:
             users, items = self.learner.learned()
-        lengths = items.vectors.square().sum(dim=1)
-        own = users.vectors[users.positions(batch.users)] if by_row is None or kind == "layer-0" else by_row
-        rows = own.square().sum(dim=1) + lengths[items.positions(batch.items)]
+        lengths = squared_lengths(items.vectors)
+        if by_row is None or kind == "layer-0":
+            own = squared_lengths(users.vectors)[users.positions(batch.users)]
+        else:
+            own = squared_lengths(by_row)
+        rows = own + lengths[items.positions(batch.items)]
         if kind != "batch" and batch.negatives is not None and not batch.in_batch:
             rows = rows + _mean_of_negatives(lengths, items, batch.negatives, len(rows))
         return self.p.weight_decay / 2 * rows.mean()
