@@ -1,9 +1,9 @@
 """Weighted sums of the rows of a table that an index lists, and their products with one row, in registers.
 
-A row has chunks of equal width, a multiple of LANES, and each listed row a weight or a product for every chunk. Tables are
-given flat, with their `stride`: numba counts the references to a view of an array, and threads would wait for each other's
-counts. The listed row that comes AHEAD places later is read early, because its address depends on nothing but the index. An
-index therefore ends with AHEAD entries that are read without need.
+A row has chunks of equal width, a multiple of LANES, and each listed row a weight or a product for every chunk, those of chunk
+k in a buffer's places from k · pitch on. Tables are given flat, with their `stride`: numba counts the references to a view of
+an array, and threads would wait for each other's counts. The listed row that comes AHEAD places later is read early, because
+its address depends on nothing but the index. An index therefore ends with AHEAD entries that are read without need.
 """
 # LLVM's builder and values come without types.
 # mypy: disable-error-code="no-untyped-def"
@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, plus, spread, total
 
 AHEAD = 16  # places of the index that are read before they are used
-SEGMENT = 64  # rows whose weights stand in a buffer at a time
+SEGMENT = 64  # rows that stay in the fastest cache while they are read twice
 _LINE = 64  # bytes of a line of the cache
 
 
@@ -66,25 +66,26 @@ def _prefetch(builder, pointer, offset: int):
     builder.call(prefetch, [address, *(ir.Constant(number, value) for value in (0, 3, 1))])
 
 
-def _chunks_of(builder, column, stride, chunks, vectors: int):
-    """The chunk of each of the vectors from `column` on."""
+def _places(builder, place, pitch, column, stride, chunks, vectors: int):
+    """Where a buffer has the first number of the chunk that each of the vectors from `column` on is part of."""
     width = builder.sdiv(stride, chunks)
-    return [builder.sdiv(builder.add(column, integer(v * LANES)), width) for v in range(vectors)]
+    numbers = [builder.sdiv(builder.add(column, integer(v * LANES)), width) for v in range(vectors)]
+    return [plus(builder, place, number, pitch) for number in numbers]
 
 
 def _add(vectors: int):
-    def emit(builder, ends, start, stop, weights, chunks, flat, stride, column, sums, at):
+    def emit(builder, ends, start, stop, weights, place, pitch, chunks, flat, stride, column, sums, at):
         cells = [cgutils.alloca_once(builder, flat.type) for _ in range(vectors)]
-        places = [builder.add(builder.add(at, column), integer(v * LANES)) for v in range(vectors)]
-        for cell, place in zip(cells, places, strict=True):
-            builder.store(sums.load(place), cell)
-        own = _chunks_of(builder, column, stride, chunks, vectors)
+        sums_at = [builder.add(builder.add(at, column), integer(v * LANES)) for v in range(vectors)]
+        for cell, own in zip(cells, sums_at, strict=True):
+            builder.store(sums.load(own), cell)
+        of_chunk = _places(builder, place, pitch, column, stride, chunks, vectors)
         for e, row in _listed(builder, ends, start, stop, flat, stride, column, vectors):
-            for cell, vector, chunk in zip(cells, row, own, strict=True):
-                weight = builder.load(builder.gep(weights.data, [plus(builder, chunk, e, chunks)]))
+            for cell, vector, own in zip(cells, row, of_chunk, strict=True):
+                weight = builder.load(builder.gep(weights.data, [builder.add(own, e)]))
                 builder.store(fma(builder, spread(builder, flat.type, weight), vector, builder.load(cell)), cell)
-        for cell, place in zip(cells, places, strict=True):
-            sums.store(builder.load(cell), place)
+        for cell, own in zip(cells, sums_at, strict=True):
+            sums.store(builder.load(cell), own)
 
     emit.__name__ = f"add_{vectors}"
     return kernel(emit)
@@ -93,16 +94,16 @@ def _add(vectors: int):
 def _dot(vectors: int, groups: int):
     """Add the products of `vectors` vectors, of which each of the `groups` lies in a chunk of its own, to those in `dots`."""
 
-    def emit(builder, ends, start, stop, own, at, chunks, flat, stride, column, dots):
+    def emit(builder, ends, start, stop, own, at, chunks, flat, stride, column, dots, place, pitch):
         size, first = vectors // groups, builder.add(at, column)
         given = [own.load(builder.add(first, integer(v * LANES))) for v in range(vectors)]
-        chunk = _chunks_of(builder, column, stride, chunks, vectors)
+        of_chunk = _places(builder, place, pitch, column, stride, chunks, vectors)
         for e, row in _listed(builder, ends, start, stop, flat, stride, column, vectors):
             for group in range(0, vectors, size):
                 products = builder.fmul(given[group], row[group])
                 for v in range(group + 1, group + size):
                     products = fma(builder, given[v], row[v], products)
-                cell = builder.gep(dots.data, [plus(builder, chunk[group], e, chunks)])
+                cell = builder.gep(dots.data, [builder.add(of_chunk[group], e)])
                 builder.store(builder.fadd(builder.load(cell), total(builder, products)), cell)
 
     emit.__name__ = f"dot_{vectors}_{groups}"
@@ -114,46 +115,71 @@ _dot_four, _dot_four_chunks, _dot_one = _dot(4, 1), _dot(4, 4), _dot(1, 1)
 
 
 @numba.njit(nogil=True, cache=True)
-def add_rows(ends, start, stop, weights, chunks, flat, stride, sums, at):
-    """Add Σ_s weights[s − start, k] row(ends[s]) for start ≤ s < stop to sums[at : at + stride], for each chunk k.
-
-    `weights` is flat, too.
+def add_rows(ends, start, stop, weights, place, pitch, chunks, flat, stride, sums, at):
+    """Add Σ_s w_sk row(ends[s]) for start ≤ s < stop to sums[at : at + stride], for each chunk k, with the weights
+    w_sk = weights[place + k · pitch + s − start].
     """
     column = 0
     while column + 4 * LANES <= stride:
-        _add_four(ends, start, stop, weights, chunks, flat, stride, column, sums, at)
+        _add_four(ends, start, stop, weights, place, pitch, chunks, flat, stride, column, sums, at)
         column += 4 * LANES
     while column < stride:
-        _add_one(ends, start, stop, weights, chunks, flat, stride, column, sums, at)
+        _add_one(ends, start, stop, weights, place, pitch, chunks, flat, stride, column, sums, at)
         column += LANES
 
 
 @numba.njit(nogil=True, cache=True)
-def dot_rows(ends, start, stop, own, at, chunks, flat, stride, dots):
-    """Set dots[s − start, k] to the products of chunk k of own[at : at + stride] and of row(ends[s]), for start ≤ s < stop."""
-    for e in range((stop - start) * chunks):
-        dots[e] = 0
+def dot_rows(ends, start, stop, own, at, chunks, flat, stride, dots, place, pitch):
+    """Set dots[place + k · pitch + s − start] to the product of chunk k of own[at : at + stride] and of row(ends[s]), for
+    start ≤ s < stop.
+    """
+    for k in range(chunks):
+        for e in range(place + k * pitch, place + k * pitch + stop - start):
+            dots[e] = 0
     column, whole = 0, (stride // chunks) % (4 * LANES) == 0
     while column + 4 * LANES <= stride:
         if whole:
-            _dot_four(ends, start, stop, own, at, chunks, flat, stride, column, dots)
+            _dot_four(ends, start, stop, own, at, chunks, flat, stride, column, dots, place, pitch)
         else:
-            _dot_four_chunks(ends, start, stop, own, at, chunks, flat, stride, column, dots)
+            _dot_four_chunks(ends, start, stop, own, at, chunks, flat, stride, column, dots, place, pitch)
         column += 4 * LANES
     while column < stride:
-        _dot_one(ends, start, stop, own, at, chunks, flat, stride, column, dots)
+        _dot_one(ends, start, stop, own, at, chunks, flat, stride, column, dots, place, pitch)
         column += LANES
 
 
+@numba.njit(nogil=True, cache=True)
+def longest(indptr, begin, end):
+    """The largest number of entries of the rows begin to end, as a multiple of LANES."""
+    most = 0
+    for row in range(begin, end):
+        most = max(most, indptr[row + 1] - indptr[row])
+    return (most + LANES - 1) // LANES * LANES
+
+
 @kernel
-def _exp(builder, values, n):
+def _exp(builder, values, at, n):
     number = Numbers(builder, values.type)
     with cgutils.for_range(builder, n) as loop:
-        at = builder.mul(loop.index, integer(LANES))
-        values.store(number.exp(values.load(at)), at)
+        place = builder.add(at, builder.mul(loop.index, integer(LANES)))
+        values.store(number.exp(values.load(place)), place)
 
 
 @numba.njit(nogil=True, cache=True)
-def exp_of(values, n):
-    """Set the first n numbers of `values` to their exponentials, and also those up to the next multiple of LANES."""
-    _exp(values, (n + LANES - 1) // LANES)
+def exp_of(values, at, n):
+    """Set n numbers of `values` from `at` on to their exponentials, and also those up to the next multiple of LANES."""
+    _exp(values, at, (n + LANES - 1) // LANES)
+
+
+@kernel
+def _read_early(builder, flat, at, n):
+    with cgutils.for_range(builder, n) as loop:
+        place = builder.add(at, builder.mul(loop.index, integer(LANES)))
+        for line in range(0, LANES * flat.align, _LINE):
+            _prefetch(builder, builder.gep(flat.data, [place]), line)
+
+
+@numba.njit(nogil=True, cache=True)
+def read_early(flat, at, stride):
+    """Ask for the row flat[at : at + stride], which is read soon."""
+    _read_early(flat, at, stride // LANES)

@@ -27,7 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
 from rankbench.fitting.thread_pool import threads_of
-from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, ends_with_zeros, unchunked
+from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, ends_with_zeros, longest, unchunked
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads
 INDEX = 24  # numbers of four bytes per interaction that the arrays of both directions take while they are made
@@ -57,9 +57,9 @@ class Rows:
         cuts = np.searchsorted(work, np.linspace(0, work[-1], BLOCKS + 1)).tolist()
         return [(begin, end) for begin, end in pairwise(cuts) if begin < end]
 
-    def each(self, kernel: Callable, *arguments: Any) -> None:
-        """Call kernel(begin, end, *arguments) for every block, on the threads of the fit."""
-        list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arguments), self.blocks))
+    def each(self, kernel: Callable, *arguments: Any) -> list[Any]:
+        """Call kernel(begin, end, *arguments) for every block, on the threads of the fit, and return the results in order."""
+        return list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arguments), self.blocks))
 
 
 class EdgeTensors(NamedTuple):
@@ -231,49 +231,47 @@ def segment_sums(rows: Tensor, indptr: Tensor) -> Tensor:
 @numba.njit(nogil=True, cache=True)
 def _gather(begin, end, indptr, ends, positions, weights, x, stride, out):
     """Sums over the edges of each row; the weights of the edge s stand at positions[s], or at s if `positions` is None."""
-    chunks = weights.shape[1]
-    given = np.empty(SEGMENT * chunks, weights.dtype)
+    chunks, pitch = weights.shape[1], longest(indptr, begin, end)
+    given = np.empty(pitch * chunks, weights.dtype)
     for row in range(begin, end):
         for c in range(stride):
             out[row * stride + c] = 0
-        for start in range(indptr[row], indptr[row + 1], SEGMENT):
-            stop = min(start + SEGMENT, indptr[row + 1])
-            for s in range(start, stop):
-                e = s if positions is None else positions[s]
-                for k in range(chunks):
-                    given[(s - start) * chunks + k] = weights[e, k]
-            add_rows(ends, start, stop, given, chunks, x, stride, out, row * stride)
+        start, stop = indptr[row], indptr[row + 1]
+        for s in range(start, stop):
+            e = s if positions is None else positions[s]
+            for k in range(chunks):
+                given[k * pitch + s - start] = weights[e, k]
+        add_rows(ends, start, stop, given, 0, pitch, chunks, x, stride, out, row * stride)
 
 
 @numba.njit(nogil=True, cache=True)
 def _dots(begin, end, indptr, ends, a, b, stride, out):
-    chunks = out.shape[1]
-    products = np.empty(SEGMENT * chunks, a.dtype)
+    chunks, pitch = out.shape[1], longest(indptr, begin, end)
+    products = np.empty(pitch * chunks, a.dtype)
     for row in range(begin, end):
-        for start in range(indptr[row], indptr[row + 1], SEGMENT):
-            stop = min(start + SEGMENT, indptr[row + 1])
-            dot_rows(ends, start, stop, a, row * stride, chunks, b, stride, products)
-            for s in range(start, stop):
-                for k in range(chunks):
-                    out[s, k] = products[(s - start) * chunks + k]
+        start, stop = indptr[row], indptr[row + 1]
+        dot_rows(ends, start, stop, a, row * stride, chunks, b, stride, products, 0, pitch)
+        for s in range(start, stop):
+            for k in range(chunks):
+                out[s, k] = products[k * pitch + s - start]
 
 
 @numba.njit(nogil=True, cache=True)
 def _back(begin, end, indptr, ends, positions, weights, x, grad, stride, d_weights, dx):
     """Both gradients of the weighted sums, for the edges that leave each row; each ∂y_h is read from memory once."""
-    chunks = weights.shape[1]
-    given, products = np.empty(SEGMENT * chunks, weights.dtype), np.empty(SEGMENT * chunks, weights.dtype)
+    chunks, pitch = weights.shape[1], SEGMENT
+    given, products = np.empty(pitch * chunks, weights.dtype), np.empty(pitch * chunks, weights.dtype)
     for row in range(begin, end):
         for c in range(stride):
             dx[row * stride + c] = 0
         for start in range(indptr[row], indptr[row + 1], SEGMENT):
             stop = min(start + SEGMENT, indptr[row + 1])
-            dot_rows(ends, start, stop, x, row * stride, chunks, grad, stride, products)
+            dot_rows(ends, start, stop, x, row * stride, chunks, grad, stride, products, 0, pitch)
             for s in range(start, stop):
                 for k in range(chunks):
-                    d_weights[positions[s], k] = products[(s - start) * chunks + k]
-                    given[(s - start) * chunks + k] = weights[positions[s], k]
-            add_rows(ends, start, stop, given, chunks, grad, stride, dx, row * stride)
+                    d_weights[positions[s], k] = products[k * pitch + s - start]
+                    given[k * pitch + s - start] = weights[positions[s], k]
+            add_rows(ends, start, stop, given, 0, pitch, chunks, grad, stride, dx, row * stride)
 
 
 # Of the fast-math rules only `contract` is used: others let the compiler drop a NaN, which must reach the trainer.

@@ -19,10 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
+from rankbench.core.devices import compiled
 from rankbench.core.errors import require
 from rankbench.core.params import Choice, Params, Range, param
 from rankbench.models.attention import attention
 from rankbench.models.edges import INDEX, Edges, weighted_sums
+from rankbench.models.gat_layer import gat_layer
 from rankbench.models.layers import xavier
 from rankbench.models.spec import EmbeddingModel, model
 
@@ -62,18 +64,21 @@ class GATModel(EmbeddingModel):
     def forward(self) -> tuple[Tensor, Tensor]:
         layers = [torch.cat([self.users, self.items])]
         for number, given in enumerate(zip(self.weights, self.at_head, self.at_tail, strict=True), start=1):
-            heads = self.layer(layers[-1], *given)
-            layers.append(elu(heads.flatten(1)) if number < self.p.attention_layers else heads.mean(dim=1))
+            heads = self.layer(layers[-1], *given, activated=number > 1)
+            layers.append(heads.flatten(1) if number < self.p.attention_layers else heads.mean(dim=1))
         if self.p.combine == "last":
             vectors = layers[-1]
         else:
+            layers[1:-1] = [elu(x) for x in layers[1:-1]]
             vectors = torch.cat(layers, dim=1) if self.p.combine == "concat" else sum(layers[1:], start=layers[0]) / len(layers)
         users, items = vectors.split([len(self.users), len(self.items)])
         return users, items
 
-    def layer(self, x: Tensor, weight: Tensor, at_head: Tensor, at_tail: Tensor) -> Tensor:
-        """The heads (n_nodes, K, c) of a layer with the input x (n_nodes, d), before their non-linearity."""
-        H = x @ weight
+    def layer(self, x: Tensor, weight: Tensor, at_head: Tensor, at_tail: Tensor, activated: bool = False) -> Tensor:
+        """The heads (n_nodes, K, c) of a layer before their non-linearity; its input is x (n_nodes, d), or ELU of x."""
+        if compiled(x.device):
+            return gat_layer(self.edges, x, weight, at_head, at_tail, activated).unflatten(1, (self.p.n_heads, -1))
+        H = (elu(x) if activated else x) @ weight
         heads = H.unflatten(1, (self.p.n_heads, -1))
         t, s = (torch.einsum("nkc,ck->nk", heads, a) for a in (at_head, at_tail))
         return weighted_sums(self.edges, attention(self.edges, t, s), H).unflatten(1, (self.p.n_heads, -1))
@@ -86,7 +91,7 @@ class GATModel(EmbeddingModel):
     source="Veličković et al., ICLR 2018",
     paper_loss="bpr",
     layers=lambda p: 4 * (p.attention_layers - 1 + p.n_heads),  # the heads of the last layer have the whole width each
-    per_edge=lambda p: INDEX + 2 * p.n_heads * (p.attention_layers + 2),
+    per_edge=lambda p: INDEX,
 )
 def gat(X: sp.csr_array, p: GAT, users: Tensor, items: Tensor, generator: torch.Generator) -> GATModel:
     """Raises ConfigError if the vectors cannot be divided among the heads."""
