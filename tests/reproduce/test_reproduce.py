@@ -90,7 +90,7 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     (claim,) = evidence.lines(StoredClaim, "synthetic")
     assert claim.verdict == "holds" and claim.pairs[0].difference > 0 and claim.users > 100
     files = write_pages(tmp_path / "pages", tables, evidence, home)
-    assert {path.name for path in files} == {"toy.md", "toy.png", "README.md"}
+    assert {path.name for path in files} == {"toy.md", "toy.png", "toy-3-synthetic-curves.png", "README.md"}
     client = MlflowClient(f"sqlite:///{home.results}/mlflow.db")
     experiment = client.get_experiment_by_name("reproduce").experiment_id
     tags = [run.data.tags for run in client.search_runs([experiment])]

@@ -38,7 +38,8 @@ COUNTED = """\
 measured: cells whose setting the paper prints or a search on validation chose; data here: cells whose data this machine has.
 agree: within 3 %, or in the 95 % interval; half-width: of that interval, on average; by chance: cells that would agree if each
 had the published number of another row of its table. found on test: cells whose setting was found on the test set (counted
-separately)."""
+separately). not trained to its end: cells of fits whose curve still rises, or that are shorter than the paper's without a curve
+that shows that they suffice."""
 
 
 app = typer.Typer(

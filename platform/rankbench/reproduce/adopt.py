@@ -31,7 +31,7 @@ def adopt(fits: Iterable[RequiredFit], evidence: Evidence, environment: Environm
     for fit in missing:
         for record in records.get((fit.card.name, fit.config.method, fit.part, fit.seed, fit.dtype), ()):
             if _same(record, fit, environment):
-                evidence.add(stored_fit(record, fit.config, fit.card_key, idle=False))
+                evidence.add(stored_fit(record, fit.config, fit.card_key, idle=False, metrics=fit.metrics))
                 added += 1
                 break
     return added
@@ -48,7 +48,7 @@ def stored_runs(environment: Environment, warn: Callable[[str], None] = lambda l
 
 def _same(record: RunRecord, fit: RequiredFit, environment: Environment) -> bool:
     changed = str(record.environment.get("revision") or "").endswith("+changes")
-    if changed or not fit.metrics <= set(record.metrics):
+    if changed or not set(fit.metrics) <= set(record.metrics):
         return False
     if used_params(configure(record.method, record.params, record.id)) != used_params(fit.config):
         return False

@@ -10,6 +10,7 @@ from rankbench.judge.agreement import Agreement, OrderAgreement, order_agreement
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredFit
 from rankbench.reproduce.required_fits import ORIGINS, Origin, PaperRow
+from rankbench.reproduce.training import Training, training_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class MeasuredRow:
     def cells(self) -> tuple[Agreement, ...]:
         return tuple(_cell(name, self.row.published[name], self.fits) for name in self.metrics)
 
+    @property
+    def training(self) -> Training | None:
+        return training_of(self.row, self.fits)
+
     def mean(self, fits: Sequence[StoredFit]) -> float:
         """Return the mean of some of the fits in the first metric that the row publishes."""
         return fmean(fit.measured(self.metrics[0]).mean for fit in fits)
@@ -42,7 +47,8 @@ class Count:
     interval, those that `agree` because one of the last two holds, those measured with several seeds, and of these again those
     within 1 % and 3 %. `half_widths` is the sum over the cells with an interval. `by_chance` is the number of cells that are
     expected to agree if each had the published number of another row of its table; of those with such rows.
-    `on_test`: cells measured at a setting that was found on test, which are counted separately.
+    `on_test`: cells measured at a setting that was found on test, which are counted separately. `cut_short`: measured cells of
+    fits that were not trained to their end.
     """
 
     published: int = 0
@@ -61,6 +67,7 @@ class Count:
     with_others: int = 0
     on_test: int = 0
     on_test_within_1: int = 0
+    cut_short: int = 0
 
     def __add__(self, other: Count) -> Count:
         return Count(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -99,16 +106,22 @@ def count(row: PaperRow, here: bool, evidence: Evidence) -> Count:
     if row.table.stand_in(row.dataset) or row.arm.variant_of is not None:
         return Count()
     total = tally(len(row.published), here)
-    total += sum((count_of(cell, row.others(cell.metric)) for cell in counted_cells(row, evidence)), Count())
+    for measured, cell in counted_cells(row, evidence):
+        short = measured.training is not None and measured.training.cut_short
+        total += count_of(cell, row.others(cell.metric)) + Count(cut_short=short)
     on_test = [cell for each in measurements(row, evidence) if each.origin == "as published" for cell in each.cells]
     return sum((Count(on_test=1, on_test_within_1=count_of(cell).within_1) for cell in on_test), total)
 
 
-def counted_cells(row: PaperRow, evidence: Evidence) -> list[Agreement]:
-    """Return the measured cells of a row that count. The paper's own setting goes before a chosen one, whichever is nearer."""
-    measured = {each.origin: {cell.metric: cell for cell in each.cells} for each in measurements(row, evidence)}
-    found = (measured.get("printed", {}).get(name) or measured.get("chosen", {}).get(name) for name in row.published)
-    return [cell for cell in found if cell]
+def counted_cells(row: PaperRow, evidence: Evidence) -> list[tuple[MeasuredRow, Agreement]]:
+    """Return the measured cells of a row that count, each with its measurement. The paper's own setting goes before a chosen
+    one, whichever is nearer.
+    """
+    found: dict[str, tuple[MeasuredRow, Agreement]] = {}
+    for each in measurements(row, evidence):  # in the order of ORIGINS
+        if each.origin != "as published":
+            found = {cell.metric: (each, cell) for cell in each.cells} | found
+    return [found[name] for name in row.published if name in found]
 
 
 def count_of(cell: Agreement, others: Sequence[float] = ()) -> Count:

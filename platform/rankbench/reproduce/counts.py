@@ -101,7 +101,7 @@ def by_cause(cells: Sequence[OffCell]) -> list[tuple[Cause, int, list[str]]]:
 def _cells_of_table(table: PaperTable, evidence: Evidence) -> Iterator[OffCell]:
     for _, card in _counted_cards(table):
         for row in (PaperRow(table, arm, card) for arm in table.spec.arms if arm.variant_of is None):
-            for cell in counted_cells(row, evidence):
+            for _, cell in counted_cells(row, evidence):
                 yield OffCell(table.name, row.arm.label, row.arm.cause or ("above" if cell.relative > 0 else "not found"), cell)
             for cell in cost_cells(row, evidence):
                 yield OffCell(table.name, row.arm.label, "seconds", cell)

@@ -205,7 +205,7 @@ def _fit(batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment,
             fit = next(each for each in task.fits if each.config is config or each.config == config)
             served.append(fit.rows)
             if record.finished:
-                line = stored_fit(record, config, fit.card_key, idle=False)
+                line = stored_fit(record, config, fit.card_key, idle=False, metrics=fit.metrics)
                 budgeted.evidence.add(keep_seconds(line, fit, budgeted.evidence))
                 budgeted.fitted += 1
                 budgeted.on_progress(_line(record, task))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from rankbench.experiment.job import MethodConfig
+from rankbench.judge.convergence import TrainingCurve
 from rankbench.ledger.ledger import Ledger
 from rankbench.ledger.line import Line, measured_in
 from rankbench.reproduce.ledger_records import Part, StoredClaim, StoredFit, StoredNeighbours, StoredSearch, StoredStudy
@@ -71,8 +72,8 @@ class Evidence(Ledger):
         return next((each for each in self.lines(kind, dataset) if each.key == key), None)
 
 
-def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -> StoredFit:
-    """Return the line of a finished run of `config`."""
+def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool, metrics: Sequence[str] = ()) -> StoredFit:
+    """Return the line of a finished run of `config`. `metrics`: those of the rows that it serves, the most wanted one first."""
     measured = measured_in(record) | {
         "metrics": {name: _rounded(m) for name, m in record.metrics.items()},
         "seconds": {name: round(value, 2) for name, value in record.seconds.items()},
@@ -91,8 +92,22 @@ def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool) -
         device=record.device,
         idle=idle,
         run=record.id,
+        curves=curves_of(record, metrics),
         **measured,
     )
+
+
+def curves_of(record: RunRecord, metrics: Sequence[str] = ()) -> tuple[TrainingCurve, ...]:
+    """Return the curves of a run, thinned: on the validation set, and on test in the first of `metrics` that it has, or in the
+    first of all.
+    """
+    columns = dict.fromkeys(name for row in record.curve for name in row if "@" in name)
+    first = next((name for name in (*metrics, *columns) if name in columns), "") if record.measured_on == "test" else ""
+    curves = [
+        TrainingCurve.of(record.curve, "valid", str(record.params.get("stop_metric", "")), "valid"),
+        TrainingCurve.of(record.curve, first, first, "test"),
+    ]
+    return tuple(curve.thinned(record.iterations) for curve in curves if curve.points)
 
 
 def used_params(config: MethodConfig) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The figure of a paper: how far each measured cell is from the published one, by table and dataset."""
+"""The figures of a paper: how far each measured cell is from the published one, by table and dataset; and for each table the
+curves of its rows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 from rankbench.core.palette import COLOURS
 from rankbench.judge.agreement import Agreement
 from rankbench.judge.printing import percent
-from rankbench.reports.figure import Figure, Marks, Panel, Style
+from rankbench.reports.figure import Figure, Marks, Panel, Style, spans, styles
 from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import ORIGINS, Origin, PaperRow
@@ -52,3 +54,38 @@ def _marks(label: str, y: int, origin: Origin, cell: Agreement) -> list[Marks]:
     )
     marker = "o" if within else "<" if x < 0 else ">"
     return [*marks, Marks([x], [y], Style(LOOKS[origin], (), marker), tips=[tip], size=4)]
+
+
+def curves_figure(name: str, rows: Sequence[PaperRow], evidence: Evidence) -> Figure | None:
+    """Show the curves on test of the rows of a table and dataset over epochs and over seconds, each for its first seed, with
+    the published numbers; None if the evidence has none.
+    """
+    metrics = dict.fromkeys(metric for row in rows for metric in row.published)
+    drawn = [
+        (row, each.origin, curve)
+        for row in rows
+        for each in measurements(row, evidence)
+        for curve in next((fit.curves for fit in each.fits if fit.curves), ())
+        if curve.on == "test" and curve.metric in row.published
+    ]
+    metric = next((metric for metric in metrics if any(curve.metric == metric for *_, curve in drawn)), None)
+    if metric is None:
+        return None
+    lines = {_line_name(row, origin): (row, curve) for row, origin, curve in drawn if curve.metric == metric}
+    looks, panels = styles(lines), []
+    for axis, x_label in enumerate(("epochs", "training seconds without evaluation")):
+        marks = []
+        for label, (row, curve) in lines.items():
+            x, y = [point[axis] for point in curve.points], [point[2] for point in curve.points]
+            marks.append(Marks(x, y, looks[label], label, size=2.4, width=1.1))
+            published = Style(looks[label].colour, (3, 3))
+            marks.append(Marks(x[:1], [row.published[metric]], published, label, size=0, width=0.8, across=True))
+        ends = [curve.points[-1][axis] for _, curve in lines.values()]
+        about = x_label, f"{metric}, a sample of test users"
+        panels.append(Panel(rows[0].dataset, *about, marks, size=(4.4, 3.0), log_x=spans(ends)))
+    caption = f"{metric} of the rows of {rows[0].table.name} during their training. Dashed: the published number of the row."
+    return Figure(name, caption, panels, columns=2, shared=True)
+
+
+def _line_name(row: PaperRow, origin: Origin) -> str:
+    return row.arm.label if origin != "as published" else f"{row.arm.label}, found on test"

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rankbench.judge.convergence import TrainingCurve
 from rankbench.ledger.line import Line, MeasuredFit
 
 Part = Literal["valid", "test"]  # the part that a search chooses on
@@ -23,7 +24,8 @@ class StoredFit(MeasuredFit):
     """A setting that was fitted once.
 
     `params`: the parameters that the fit reads. `users`: number measured, and without targets. `idle`: whether nothing else ran
-    on the machine, so that its seconds can be compared. `run`: id of its record, where that still is.
+    on the machine, so that its seconds can be compared. `run`: id of its record, where that still is. `curves`: on validation
+    users, if the fit looked at them, and on test users; none of fits without steps, and of lines that are older than curves.
     """
 
     fit_on: str
@@ -34,6 +36,7 @@ class StoredFit(MeasuredFit):
     device: str = "cpu"
     idle: bool = False
     run: str = ""
+    curves: tuple[TrainingCurve, ...] = ()
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -48,6 +51,9 @@ class StoredFit(MeasuredFit):
     def own_seconds(self) -> float:
         """The seconds of the fit; of one that several settings share, its part."""
         return self.seconds.get("fit", 0.0) / max(self.fit_shared_by, 1)
+
+    def content(self, fields: dict[str, Any]) -> dict[str, Any]:
+        return fields if self.curves else {name: value for name, value in fields.items() if name != "curves"}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rankbench.judge.printing import number, percent
 from rankbench.reports.markdown import table
 from rankbench.reproduce.required_fits import PaperRow
+from rankbench.reproduce.training import training_of_record
 from rankbench.tracking.record import RunRecord
 
 
@@ -19,7 +20,9 @@ def published_tags(record: RunRecord, rows: Sequence[PaperRow]) -> dict[str, str
     tags = {"rankbench.table": ", ".join(dict.fromkeys(row.table.name for row in rows))}
     if record.finished and record.measured_on == "test":
         lines = [line for row in rows for line in _lines(record, row)]
-        tags["mlflow.note.content"] = table(["table", "row", "metric", "published", "measured", "difference"], lines)
+        note = table(["table", "row", "metric", "published", "measured", "difference"], lines)
+        trained = dict.fromkeys(str(training_of_record(record, row) or "") for row in rows)
+        tags["mlflow.note.content"] = "\n\n".join([note, *(f"Training: {each}." for each in trained if each)])
     return tags
 
 

@@ -18,7 +18,7 @@ from rankbench.reproduce.counts import MEANING as CAUSES
 from rankbench.reproduce.counts import OffCell, by_cause, counts, off_cells
 from rankbench.reproduce.devices import fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.figure import differences_figure
+from rankbench.reproduce.figure import curves_figure, differences_figure
 from rankbench.reproduce.ledger_records import PARTS, StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.paired import standing_pairs
 from rankbench.reproduce.required_fits import MEANING, ORIGINS, PaperRow, rows_of
@@ -58,8 +58,9 @@ COUNTED = """\
 differs from the published number by no more. `agree`: within 3 %, or the published number lies in the 95 % interval of the mean
 over users. A wide interval agrees with much: `half-width` is half the interval in percent of the mean, on average, and `by
 chance` is the share of cells that would agree if each had the published number of another row of its table. `found on test`:
-cells measured at a setting that was found on the test set, which are counted separately. Cells beside stand-ins belong to other
-data and are not counted."""
+cells measured at a setting that was found on the test set, which are counted separately. `not trained to its end`: measured
+cells of fits whose curve still rises, or that are shorter than the paper's without a curve that shows that they suffice. Cells
+beside stand-ins belong to other data and are not counted."""
 
 SPREAD = """\
 Settings with at least three seeds, in the first metric that their rows publish. `between seeds`: standard deviation, in % of
@@ -67,6 +68,10 @@ the mean. `over users`: half the 95 % interval of one seed, in % of the mean; it
 rows with one seed each differ by chance alone, by up to 2.8 of their deviations between seeds in 95 % of cases. The second
 table has the settings with the largest deviations."""
 WIDEST = 8  # settings in that table
+
+TRAINED = """\
+`training`: the epochs (or iterations) and gradient steps of the measured model, and what its curve does in the last quarter of
+them: [how this is decided](../reproduce.md#trained-to-its-end)."""
 
 OFF = """\
 Measured cells that are more than 3 % from the published number, which is not in the interval either. Below the table of a row
@@ -291,9 +296,12 @@ def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str])
             *_accounts(rows, title, told),
         )
         reason = table.stand_in(name)
+        curves = curves_figure(f"{table.name.replace('/', '-')}-{name}-curves", rows, evidence)
         blocks: list[Block] = [
             *([Text(f"A stand-in, so that only the order can be compared: {reason}")] if reason else []),
             Grid(header, body),
+            *([Text(TRAINED)] if "training" in header else []),
+            *([curves] if curves else []),
             *([costs] if costs.body else []),
             *([Items(lines)] if lines else []),
             *_neighbour_blocks(table, name, evidence),

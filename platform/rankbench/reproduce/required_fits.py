@@ -164,9 +164,9 @@ class RequiredFit:
         return self.card.name, self.card_key, self.config.method, used, self.part, self.dtype, self.seed
 
     @property
-    def metrics(self) -> set[str]:
+    def metrics(self) -> list[str]:
         """What these rows publish, and it must be measured by."""
-        return set().union(*(row.published for row in self.rows))
+        return [*dict.fromkeys(name for row in self.rows for name in row.published)]
 
     @property
     def n_cells(self) -> int:

@@ -13,6 +13,7 @@ from rankbench.reproduce.costs import cost_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import Origin, PaperRow
 from rankbench.reproduce.simulations import Simulation
+from rankbench.reproduce.training import MARK
 
 MARKED = "● published number in the 95 % interval, ◐ within 1 % of it, ○ within 3 %"
 MARKS = {"within the interval": " ●", "within 1 %": " ◐", "within 3 %": " ○", "off": ""}
@@ -23,6 +24,7 @@ def table_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[st
     rows = [row for row in rows if row.published]
     metrics = list(dict.fromkeys(name for row in rows for name in row.published))
     header = ["row", "setting", "seeds", *(text for name in metrics for text in (name, "published", "difference"))]
+    header += ["training", "fit, s"]
     body: list[list[str]] = []
     origins: set[Origin] = set()
     for row in rows:
@@ -33,13 +35,12 @@ def table_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[st
             texts = [text for name in metrics for text in _texts(cells.get(name))]
             # The training seconds of a fit that had the machine to itself.
             seconds = next((f"{fit.seconds.get('fit', 0.0):.1f}" for fit in each.fits if fit.idle), "")
-            body.append([row.arm.label, each.origin, str(len(each.fits)), *texts, seconds])
+            body.append([row.arm.label, each.origin, str(len(each.fits)), *texts, str(each.training or ""), seconds])
         if not found:
             texts = [text for name in metrics for text in ("", number(row.published.get(name)), "")]
-            body.append([row.arm.label, "not measured yet", "", *texts, ""])
-    if any(line[-1] for line in body):
-        return [*header, "fit, s"], body, origins
-    return header, [line[:-1] for line in body], origins
+            body.append([row.arm.label, "not measured yet", "", *texts, "", ""])
+    kept = [i for i, name in enumerate(header) if name not in ("training", "fit, s") or any(line[i] for line in body)]
+    return [header[i] for i in kept], [[line[i] for i in kept] for line in body], origins
 
 
 def cost_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[str], list[list[str]]]:
@@ -79,6 +80,7 @@ def count_columns(first: str, counts: Mapping[str, Count]) -> tuple[list[str], l
         ("half-width", lambda each: _ratio(each[1].half_widths, each[1].with_interval)),
         ("by chance", lambda each: _ratio(each[1].by_chance, each[1].with_others, ".0f")),
         ("found on test", lambda each: str(each[1].on_test or "")),
+        (MARK, lambda each: str(each[1].cut_short or "")),
     ]
     return tabulated(counts.items(), columns)
 
@@ -116,12 +118,14 @@ def _about(row: PaperRow) -> dict[str, Any]:
 
 
 def _row_json(each: MeasuredRow) -> dict[str, Any]:
+    training = each.training
     return {
         **_about(each.row),
         "stand_in": each.row.table.stand_in(each.row.dataset),
         "setting": each.origin,
         "params": each.fits[0].params,
         "seeds": [fit.seed for fit in each.fits],
+        "training": training and vars(training) | {"cut_short": training.cut_short},
         "cells": [_cell_json(cell) for cell in each.cells],
     }
 
