@@ -22,6 +22,7 @@ from rankbench.kernels import score_tiles as tiles
 from rankbench.kernels.parallel import in_parallel
 from rankbench.kernels.rows import padded
 from rankbench.kernels.score_tiles import EXP, FAR, ITEMS, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS, SOFTPLUS_OF_SIGMOID, USERS
+from rankbench.kernels.transfer import on_device
 
 PART = 1 << 22  # scores that PyTorch holds at once
 _KEPT = 1 << 28  # bytes of slopes that are kept for the backward pass; beyond, they are computed twice
@@ -90,7 +91,7 @@ def parts_of(users: Tensor, n_items: int, left_out) -> Iterator[tuple[slice, tup
             indptr, indices = left_out
             row = np.repeat(np.arange(stop - start), np.diff(indptr[start : stop + 1]))
             item = indices[indptr[start] : indptr[stop]]
-            own = tuple(users.new_tensor(index, dtype=torch.int64) for index in (row, item))
+            own = tuple(on_device(index.astype(np.int64), users.device) for index in (row, item))
         yield slice(start, stop), own
 
 

@@ -162,7 +162,7 @@ class OwnItems(NamedTuple):
 
     def sum(self, x: Tensor) -> Tensor:
         """The sums of numbers x (T,), one for each of the values, over the items of each row's user, (B,)."""
-        return x.new_zeros(self.n_groups).index_add(0, self.group, x)[self.of]
+        return self._sums(x)[self.of]
 
     def logmeanexp(self, tau: float) -> Tensor:
         x = self.values / tau
@@ -177,8 +177,11 @@ class OwnItems(NamedTuple):
         return self._mean(torch.relu(self.values - shift))[self.of]
 
     def _mean(self, x: Tensor) -> Tensor:
-        sums = x.new_zeros(self.n_groups).index_add(0, self.group, x)
-        return sums / torch.bincount(self.group, minlength=self.n_groups).to(x)
+        return self._sums(x) / self._sums(torch.ones_like(x))
+
+    def _sums(self, x: Tensor) -> Tensor:
+        # As `torch.bincount` does, which on a GPU waits for the largest group.
+        return x.new_zeros(self.n_groups).index_add(0, self.group, x)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Thresholds(LossState):
         """The mean of Q over rows whose scores of all items are known: in `s.others`, or there and in `s.own_items`."""
         others, own, beta = s.others.detached(), s.own_items, self.beta[s.users]
         above, total = others.n * others.mean_relu(beta), others.n * others.moments()[0]
-        if own is not None and torch.as_tensor(others.n < s.n_items).any():
+        if own is not None and (isinstance(others.n, Tensor) or others.n < s.n_items):
             user = torch.zeros(own.n_groups, dtype=torch.int64, device=beta.device).index_copy(0, own.of, s.users)
             values = own.values.detach()
             above = above + own.sum(torch.relu(values - self.beta[user][own.group]))
@@ -75,9 +75,9 @@ class Thresholds(LossState):
             return value, slope
         values, row = s.all_positives
         x = values - beta[row]
-        above = torch.bincount(row, torch.relu(x) - self.share * x, len(beta)).to(values)
-        own_slope = torch.bincount(row, self.share - (x > 0).to(values.dtype), len(beta)).to(values)
-        return above + value, own_slope + slope
+        parts = torch.relu(x) - self.share * x, self.share - (x > 0).to(values.dtype)
+        own, own_slope = (values.new_zeros(len(beta)).index_add(0, row, each) for each in parts)
+        return own + value, own_slope + slope
 
     def _of_drawn(self, s: Scores, beta: Tensor) -> tuple[Tensor, Tensor]:
         """The part of the drawn items."""

@@ -62,7 +62,7 @@ def kth_largest(s: Scores, K: int) -> Tensor:
     row = torch.cat([s.all_positives.row, torch.arange(n_rows, device=best.device).repeat_interleave(best.shape[1])])
     order = values.argsort(descending=True)
     order = order[row[order].argsort(stable=True)]  # row after row, in decreasing order
-    length = torch.bincount(row, minlength=n_rows)
+    length = row.new_zeros(n_rows).index_add(0, row, torch.ones_like(row))
     return values[order[length.cumsum(0) - length + (length - 1).clamp(max=K - 1)]]
 
 

@@ -47,7 +47,7 @@ class Scores:
     #: The number of items of the catalogue.
     n_items: int
     #: (B,): the number of training items of each row's user.
-    n_interactions: Tensor
+    n_interactions: Lazy[Tensor] = Lazy()
     #: (B,): the users' indices.
     users: Tensor
     #: (B,): the items' indices.
@@ -57,7 +57,7 @@ class Scores:
     #: (B, n) or (1, n): log probabilities under the distribution that the negatives were drawn from; constants.
     logq: Lazy[Tensor | None] = Lazy(None)
     #: (B,): the same of the rows' items.
-    logq_pos: Tensor | None = None
+    logq_pos: Lazy[Tensor | None] = Lazy(None)
     #: Whether that distribution has the user's own items, too.
     own_drawn: bool = False
     #: (B, embedding_dim): the vectors of the rows' users from the encoder.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rankbench.kernels.rows import take_rows
+from rankbench.kernels.transfer import on_device
 from rankbench.training.negatives import Negatives
 
 
@@ -18,6 +19,7 @@ class Batch:
     """B interactions: `users` and `items` int64 (B,), `negatives` or None if the loss samples none, `extra` (B, m) or None.
 
     `at` (B,) int64 are the positions of the rows in the global batch, of which this is a worker's part; None if it is whole.
+    `there` are the users and the items on the device of the fit, unless this is the processor.
     """
 
     users: np.ndarray
@@ -26,6 +28,7 @@ class Batch:
     extra: np.ndarray | None
     in_batch: bool = False
     at: np.ndarray | None = None
+    there: tuple[Tensor, Tensor] | None = None
 
     def part(self, at: np.ndarray) -> Batch:
         """The rows at positions `at` (m,) int64. Negatives that all rows share, or that are in the batch, stay whole."""
@@ -35,7 +38,7 @@ class Batch:
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """The users and the items on a device."""
-        return torch.from_numpy(self.users).to(device), torch.from_numpy(self.items).to(device)
+        return self.there or (on_device(self.users, device), on_device(self.items, device))
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Rows:
         """The rows with indices `ids`, or all rows if these are more than half of the table, which avoids a copy."""
         if ids is None or 2 * len(ids) > len(table):
             return cls(table, None)
-        return cls(take_rows(table, torch.from_numpy(ids).to(table.device)), ids)
+        return cls(take_rows(table, on_device(ids, table.device)), ids)
 
     @cached_property
     def _place(self) -> np.ndarray:
@@ -67,7 +70,7 @@ class Rows:
                 return ids
             ids = ids.cpu().numpy()
         positions = ids if self.ids is None else self._place[ids]
-        return torch.from_numpy(np.ascontiguousarray(positions)).to(self.vectors.device)
+        return on_device(positions, self.vectors.device)
 
 
 def touched_items(batch: Batch, n_items: int, whole: bool) -> np.ndarray | None:

@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankbench.core.devices import compiled
 from rankbench.kernels.rows import take_rows
+from rankbench.kernels.transfer import on_device
 from rankbench.losses.others import OwnItems
 from rankbench.training.batches import Batch, Rows
 from rankbench.training.catalogue import Precision, product
@@ -40,15 +42,14 @@ class Drawn:
     items: Rows
     by: Products
     pos: Tensor
-    of: tuple[Tensor, np.ndarray] | None
+    of: tuple[Tensor, Tensor] | None
     positions: Tensor
     dots: Tensor | None
     precision: Precision
 
     @cached_property
     def drawn(self) -> Tensor:
-        items = self.batch.negatives.items
-        return items if isinstance(items, Tensor) else torch.from_numpy(items).to(self.pos.device)
+        return on_device(self.batch.negatives.items, self.pos.device)
 
     def sums(self) -> SampledScores:
         """Sums over the scores."""
@@ -75,13 +76,14 @@ class Drawn:
     @cached_property
     def logq(self) -> Tensor:
         """The log probabilities of the draws, (B, n) or (1, n)."""
-        logq = torch.as_tensor(self.batch.negatives.logq).to(self.pos)
+        logq = on_device(self.batch.negatives.logq, self.pos.device).to(self.pos)
         return logq.expand(1 if len(logq) == 1 else len(self.pos), self.drawn.shape[1])
 
     def rival(self, k: Tensor) -> Tensor:
         """The similarity of each row's item and its k[b]-th negative, (B,), for k (B,) int64."""
         chosen = self.ids.expand(len(self.pos), -1).gather(1, k[:, None])[:, 0]
-        return self.by.between(self.items.positions(self.batch.items), self.items.positions(chosen))
+        _, own = self.batch.on(self.pos.device)
+        return self.by.between(self.items.positions(own), self.items.positions(chosen))
 
 
 class Shared(Drawn):
@@ -109,14 +111,16 @@ class Shared(Drawn):
 
     @cached_property
     def _users(self) -> tuple[Tensor, Tensor] | None:
-        """The vectors of the different users and that of each row among them; None if nearly all rows have their own."""
-        if self.of is None:
+        """The vectors of the different users and that of each row among them; None if nearly all rows have their own, and on a
+        GPU, which computes all rows sooner than the host knows the users.
+        """
+        if self.of is None or not compiled(self.pos.device):
             return None
         table, positions = self.of
-        own, row = np.unique(positions, return_inverse=True)
+        own, row = np.unique(positions.numpy(), return_inverse=True)
         if len(own) > _MOSTLY * len(row):
             return None
-        return take_rows(table, torch.from_numpy(own).to(table.device)), torch.from_numpy(row).to(table.device)
+        return take_rows(table, torch.from_numpy(own)), torch.from_numpy(row)
 
     def by_row(self) -> UserCatalogue:
         """The rows compared with the items."""
@@ -150,14 +154,15 @@ class InBatch(Shared):
 
     @cached_property
     def logq(self) -> Tensor:
-        return self.of_rows(torch.as_tensor(self.batch.negatives.logq).to(self.pos).expand(len(self.pos), self.drawn.shape[1]))
+        logq = on_device(self.batch.negatives.logq, self.pos.device).to(self.pos)
+        return self.of_rows(logq.expand(len(self.pos), self.drawn.shape[1]))
 
     def of_rows(self, scores: Tensor) -> Tensor:
         """(B, n) → (B, n − 1): the positive of a row is not its own negative."""
         n = scores.shape[1]
         if self.batch.at is None:
             return scores.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
-        place = torch.from_numpy(self.batch.at).to(scores.device)[:, None]
+        place = on_device(self.batch.at, scores.device)[:, None]
         others = torch.arange(n - 1, device=scores.device).expand(len(scores), -1)
         return scores.gather(1, others + (others >= place))
 
@@ -172,12 +177,12 @@ class Replacing(Shared):
     def places(self) -> tuple[Tensor, Tensor]:
         """The rows and columns of negatives that others replace."""
         replaced = self.batch.negatives.replaced
-        rows, columns = (torch.from_numpy(each).to(self.pos.device) for each in (replaced.rows, replaced.columns))
+        rows, columns = (on_device(each, self.pos.device) for each in (replaced.rows, replaced.columns))
         return rows, columns
 
     @cached_property
     def ids(self) -> Tensor:
-        items = torch.from_numpy(self.batch.negatives.replaced.items).to(self.drawn)
+        items = on_device(self.batch.negatives.replaced.items, self.pos.device)
         return self.drawn.expand(len(self.pos), -1).index_put(self.places, items)
 
     def of_rows(self, scores: Tensor) -> Tensor:

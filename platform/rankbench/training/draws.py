@@ -17,6 +17,7 @@ from torch import Tensor
 from rankbench.core.rng import stream
 from rankbench.core.splitmix import below, bits
 from rankbench.kernels.parallel import in_parallel
+from rankbench.kernels.transfer import on_device
 
 Shape = tuple[int, int]
 
@@ -52,10 +53,10 @@ class OtherItems:
             self.keys = torch.from_numpy(row * self.n_items + before).to(device)
             self.start = torch.from_numpy(np.asarray(X.indptr, np.int64)).to(device)
 
-    def draw(self, key: np.uint64, users: np.ndarray, n: int) -> np.ndarray | Tensor:
+    def draw(self, key: np.uint64, users: np.ndarray | Tensor, n: int) -> np.ndarray | Tensor:
         """n items for each of `users` (B,) int64, (B, n)."""
         if self.device:
-            return self._there(key, torch.from_numpy(users).to(self.device), n)
+            return self._there(key, on_device(users, self.device), n)
         drawn = np.empty((len(users), n), np.int64)
         given = key, self.n_items, users, self.X.indptr, self.X.indices, drawn
         in_parallel(_uniform_other, len(users), drawn.size, *given)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
+from rankbench.kernels.transfer import on_device
 from rankbench.models.exchange import Exchange
 from rankbench.models.spec import EmbeddingModel, vectors_of
 from rankbench.training.adam import DenseAdam, RowAdam
@@ -105,7 +106,7 @@ class RowLearner:
             grad = rows.vectors.grad
             if grad is None:
                 continue
-            ids = torch.from_numpy(np.arange(len(optimizer.table)) if ids is None else ids).to(grad.device)
+            ids = on_device(np.arange(len(optimizer.table)) if ids is None else ids, grad.device)
             if len(grad) != len(ids):
                 grad = grad.index_select(0, ids)
             optimizer.step(ids, grad, self.learning_rate * factor)

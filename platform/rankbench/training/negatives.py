@@ -96,8 +96,10 @@ class NegativeSampler:
                 self.logp = np.log(weight / weight.sum())
             self.there = [torch.from_numpy(each).to(self.device) if self.device else each for each in (cumulative, self.logp)]
 
-    def draw(self, seed: int, epoch: int, batch: int, users: np.ndarray, items: np.ndarray) -> Negatives:
-        """Draw negatives for the rows (users[b], items[b]) of a batch, int64 (B,)."""
+    def draw(
+        self, seed: int, epoch: int, batch: int, users: np.ndarray, items: np.ndarray, there: Tensor | None = None
+    ) -> Negatives:
+        """Draw negatives for the rows (users[b], items[b]) of a batch, int64 (B,); `there`: users on the device."""
         keys = stream(seed, "negatives", epoch, batch)
         key = keys.integers(0, 2**63, dtype=np.uint64)
         shape = (1 if self.shared else len(users), self.n)
@@ -113,7 +115,7 @@ class NegativeSampler:
         if self.shared:
             drawn, replaced = self._shared_others(key, keys.integers(0, 2**63, dtype=np.uint64), users)
         else:
-            drawn, replaced = self.others.draw(key, users, self.n), None
+            drawn, replaced = self.others.draw(key, users if there is None else there, self.n), None
         logq = -np.log(self.n_items - self.degree[users])
         return Negatives(drawn, logq[:, None], logq, own=False, replaced=replaced)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rankbench.kernels.rows import pair_dot, take_rows
+from rankbench.kernels.transfer import on_device
 from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Scores
 from rankbench.models.spec import PairModel
@@ -39,9 +40,10 @@ def scores_of(
     and `every_item` (n_items, d) is the table that these are read from without gradient. `row_vectors` (B, d) replace the
     vectors of the rows' users; for cosines, they are directions.
     """
-    V, own_positions = unit(items.vectors, loss.similarity), items.positions(batch.items)
+    of_users, of_items = batch.on(items.vectors.device)
+    V, own_positions = unit(items.vectors, loss.similarity), items.positions(of_items)
     # The vectors of users, and the row of each interaction among them.
-    U, at = (users.vectors, users.positions(batch.users)) if row_vectors is None else (row_vectors, None)
+    U, at = (users.vectors, users.positions(of_users)) if row_vectors is None else (row_vectors, None)
     U = scaled(U if at is None else unit(U, loss.similarity), loss.similarity, temperature)
     p = U if at is None else take_rows(U, at)
     if pairs is None:
@@ -52,18 +54,18 @@ def scores_of(
     pos, dots = by.of_batch(own_positions, positions, positions is not None and len(positions) == 1 and len(p) > 1)
     drawn = None
     if positions is not None:
-        of = None if at is None else (U, at.cpu().numpy())
+        of = None if at is None else (U, at)
         drawn = negatives_of(batch, items, by, pos, of, positions, dots, precision)
     return Scores(
         pos=pos,
         neg=pos[:, None][:, :0] if drawn is None else (lambda: drawn.values),
         neg_items=drawn and (lambda: drawn.ids),
         logq=drawn and (lambda: drawn.logq),
-        logq_pos=drawn and torch.as_tensor(batch.negatives.logq_pos).to(pos),
+        logq_pos=drawn and (lambda: on_device(batch.negatives.logq_pos, pos.device).to(pos)),
         own_drawn=drawn is not None and batch.negatives.own,
         user_vectors=(p if at is None else users.vectors[at]) if "user_vectors" in loss.needs else None,
         extra_positives=None if batch.extra is None else by.table(items.positions(batch.extra)),
-        all_positives=None if own is None else by.lists(*(index.to(p.device) for index in own), every_item),
+        all_positives=None if own is None else by.lists(*own, every_item),
         catalogue=_catalogue(U, V, at, precision) if "catalogue" in loss.needs else None,
         other_items=drawn and drawn.sums(),
         rival=drawn and drawn.rival,
@@ -74,7 +76,10 @@ def scores_of(
 def _about(batch: Batch, X: sp.csr_array, pos: Tensor) -> dict[str, Any]:
     """What the scores say of the rows themselves."""
     users, items = batch.on(pos.device)
-    counts = torch.from_numpy(np.diff(X.indptr)[batch.users]).to(pos)
+
+    def counts() -> Tensor:
+        return on_device(np.diff(X.indptr)[batch.users], pos.device).to(pos)
+
     return {"n_items": X.shape[1], "n_interactions": counts, "users": users, "items": items}
 
 
@@ -96,15 +101,15 @@ def catalogue_scores_of(
     ids, of = np.unique(batch.users, return_inverse=True)
     U, V = unit(users.vectors[users.positions(ids)], loss.similarity), unit(items, loss.similarity)
     U = scaled(U, loss.similarity, temperature)
-    row = torch.from_numpy(of).to(U.device)
-    pos = pair_dot(U, V, row, torch.from_numpy(batch.items).to(U.device))
+    row = on_device(of, U.device)
+    pos = pair_dot(U, V, row, batch.on(U.device)[1])
     rows, own = X[ids], OwnItems(pos, row, row, len(ids))
     largest = largest_of(loss.similarity, temperature)
     others = UserCatalogue(U, V, row, own, rows.indptr, rows.indices, left_out, largest)
     return Scores(
         pos=pos,
         neg=pos[:, None][:, :0],
-        user_vectors=users.vectors[users.positions(batch.users)] if "user_vectors" in loss.needs else None,
+        user_vectors=users.vectors[users.positions(batch.on(U.device)[0])] if "user_vectors" in loss.needs else None,
         catalogue=others if "catalogue" in loss.needs else None,
         other_items=others,
         own_items=own,
@@ -117,3 +122,20 @@ def own_items(X: sp.csr_array, users: np.ndarray) -> tuple[Tensor, Tensor]:
     rows = X[users]
     positions = np.repeat(np.arange(len(users)), np.diff(rows.indptr))
     return torch.from_numpy(positions), torch.from_numpy(rows.indices.astype(np.int64))
+
+
+class OwnItemsThere:
+    """`own_items` of the rows of a batch, listed on a device that holds the interactions X (n_users, n_items)."""
+
+    def __init__(self, X: sp.csr_array, device: torch.device):
+        self.degree = np.diff(X.indptr)
+        self.indptr, self.items = (on_device(array.astype(np.int64), device) for array in (X.indptr, X.indices))
+
+    def of(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        users, _ = batch.on(self.items.device)
+        start, stop = self.indptr[users], self.indptr[users + 1]
+        # The host knows how many items there are: it need not ask the device.
+        n, each = int(self.degree[batch.users].sum()), torch.arange(len(users), device=users.device)
+        row = each.repeat_interleave(stop - start, output_size=n)
+        shift = stop - (stop - start).cumsum(0)  # from the place in this list to that in the list of all
+        return row, self.items[torch.arange(n, device=users.device) + shift[row]]

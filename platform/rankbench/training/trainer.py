@@ -11,7 +11,7 @@ gradients of what is shared (`models/exchange.py`). The steps are those of one w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -24,6 +24,7 @@ from rankbench.core.devices import compiled
 from rankbench.core.rng import stream
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.kernels.rows import squared_lengths
+from rankbench.kernels.transfer import on_device
 from rankbench.losses.spec import Loss, LossState, Sizes, row_losses
 from rankbench.models.exchange import Alone, Exchange, owned
 from rankbench.models.spec import EmbeddingModel, PairModel
@@ -38,7 +39,7 @@ from rankbench.training.negatives import Negatives, NegativeSampler, require_oth
 from rankbench.training.params import TrainedParams
 from rankbench.training.row_scores import unit
 from rankbench.training.schedule import Schedule
-from rankbench.training.scoring import catalogue_scores_of, own_items, scores_of
+from rankbench.training.scoring import OwnItemsThere, catalogue_scores_of, own_items, scores_of
 from rankbench.training.subnormals import flushed
 
 
@@ -82,6 +83,8 @@ class Trainer:
         share = len(self.users) / max(1, self.n_active)
         # The weights of interactions have mean 1 and the same sum for each user.
         self.weight = share / np.maximum(np.diff(X.indptr), 1) if p.reduction == "user" else None
+        lists = "all_positives" in loss.needs and p.objective == "sampled" and not compiled(self.device)
+        self.own_there = OwnItemsThere(X, self.device) if lists else None
 
     def _encoder(self, dtype: np.dtype) -> EmbeddingModel:
         p, tables = self.p, []
@@ -140,8 +143,8 @@ class Trainer:
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         parts = [*self._chosen(number)]
         with flushed():
-            for count, chosen in enumerate(parts):
-                batch = self._batch(number, count, self.users[chosen], self.items[chosen])
+            for count, (chosen, there) in enumerate(zip(parts, self._there(parts), strict=True)):
+                batch = self._batch(number, count, self.users[chosen], self.items[chosen], there)
                 if batch is not None:
                     own_factor = factor(count, len(parts)) if callable(factor) else factor
                     total += self._step(batch, self.rate * own_factor) * len(chosen)
@@ -170,15 +173,25 @@ class Trainer:
             users = np.sort(order[start : start + p.users_per_step])
             yield np.concatenate([np.arange(*self.X.indptr[user : user + 2]) for user in users])
 
-    def _batch(self, epoch: int, count: int, users: np.ndarray, items: np.ndarray) -> Batch | None:
-        negatives = self.sampler and self.sampler.draw(self.seed, epoch, count, users, items)
+    def _there(self, parts: list[np.ndarray]) -> Iterable[tuple[Tensor, Tensor] | None]:
+        """The users and items of each batch of an epoch, copied to the device at once."""
+        if compiled(self.device):
+            return [None] * len(parts)
+        order, sizes = np.concatenate(parts), [len(part) for part in parts]
+        users, items = (on_device(side[order], self.device).split(sizes) for side in (self.users, self.items))
+        return zip(users, items, strict=True)
+
+    def _batch(
+        self, epoch: int, count: int, users: np.ndarray, items: np.ndarray, there: tuple[Tensor, Tensor] | None = None
+    ) -> Batch | None:
+        negatives = self.sampler and self.sampler.draw(self.seed, epoch, count, users, items, there and there[0])
         in_batch = self.sampler is not None and self.sampler.kind == "in-batch"
         if in_batch and len(users) < 2:
             return None
         extra = None
         if "extra_positives" in self.loss.needs and self.p.objective == "sampled":
             extra = drawn_positives(self.seed, epoch, count, self.X, users, self.given.loss.n_positives)
-        return Batch(users, items, negatives, extra, in_batch)
+        return Batch(users, items, negatives, extra, in_batch, there=there)
 
     def _step(self, batch: Batch, factor: float) -> Tensor:
         """Make a step. Returns the mean loss of the batch, or this worker's share of it."""
@@ -189,7 +202,7 @@ class Trainer:
         whole = catalogue or "catalogue" in loss.needs or not some
         touched = touched_items(batch, self.X.shape[1], whole)
         own = read = by_row = None
-        if "all_positives" in loss.needs and not catalogue:
+        if "all_positives" in loss.needs and not catalogue and self.own_there is None:
             # The items of the whole batch's users, so that workers bring the same items up to date.
             read = np.unique(own_items(self.X, batch.users)[1].numpy())
         part, share = self._own_part(batch)
@@ -198,14 +211,17 @@ class Trainer:
             left_out = self._catalogue_kind() == "uniform-other"
             s = catalogue_scores_of(loss, part, users, items.vectors, self.X, left_out, p.temperature)
         else:
-            own = None if read is None else own_items(self.X, part.users)
+            if read is not None:
+                own = own_items(self.X, part.users)
+            elif self.own_there is not None:
+                own = self.own_there.of(part)
             by_row = self.encoder.row_vectors(*part.on(self.device))
             rows = None if by_row is None else self.encoder.on_direction(unit(by_row, self.loss.similarity))
             pairs = self.encoder if isinstance(self.encoder, PairModel) else None
             s = scores_of(loss, part, users, items, self.X, every_item, own, p.precision, p.temperature, rows, pairs)
         rows = row_losses(loss, s, self.given.loss, self.state)
         if self.weight is not None:
-            rows = rows * torch.from_numpy(self.weight[part.users]).to(rows)
+            rows = rows * on_device(self.weight[part.users], self.device).to(rows)
         total = share * rows.mean()
         terms = [(self.state and self.state.own_loss(s), share)]
         if not (self.state and self.state.alone):
@@ -251,12 +267,13 @@ class Trainer:
             return None
         if kind == "layer-0" and not self.encoder.plain:
             users, items = self.learner.learned()
+        of_users, of_items = batch.on(self.device)
         lengths = squared_lengths(items.vectors)
         if by_row is None or kind == "layer-0":
-            own = squared_lengths(users.vectors)[users.positions(batch.users)]
+            own = squared_lengths(users.vectors)[users.positions(of_users)]
         else:
             own = squared_lengths(by_row)
-        rows = own + lengths[items.positions(batch.items)]
+        rows = own + lengths[items.positions(of_items)]
         if kind != "batch" and batch.negatives is not None and not batch.in_batch:
             rows = rows + _mean_of_negatives(lengths, items, batch.negatives, len(rows))
         return self.p.weight_decay / 2 * rows.mean()
@@ -266,7 +283,7 @@ class Trainer:
         """Project the vectors that moved back into the unit ball."""
         all_rows = self.p.optimizer == "adam" or not self.encoder.plain
         for table, rows in ((self.encoder.users, np.unique(batch.users)), (self.encoder.items, touched)):
-            at = slice(None) if all_rows or rows is None else torch.from_numpy(rows).to(self.device)
+            at = slice(None) if all_rows or rows is None else on_device(rows, self.device)
             table[at] = _into_ball(table[at])
 
     @torch.no_grad()
@@ -316,7 +333,7 @@ def _mean_of_negatives(values: Tensor, items: Rows, negatives: Negatives, n_rows
         return means
     replaced, drawn = negatives.replaced, negatives.items[0]
     changes = values[items.positions(replaced.items)] - values[items.positions(drawn[replaced.columns])]
-    return means.expand(n_rows).index_add(0, torch.from_numpy(replaced.rows).to(values.device), changes / len(drawn))
+    return means.expand(n_rows).index_add(0, on_device(replaced.rows, values.device), changes / len(drawn))
 
 
 def _into_ball(vectors: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from rankbench.core.devices import compiled
 from rankbench.kernels.catalogue_sum import PART, catalogue_sum, kth_largest, parts_of, without
 from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS, SOFTPLUS_OF_SIGMOID
+from rankbench.kernels.transfer import on_device
 from rankbench.losses.others import OwnItems
 
 _LARGEST_EXPONENT = 40.0  # exponents up to this size need no shift, in float32 either
@@ -135,7 +136,7 @@ class UserCatalogue:
     def _counts(self) -> Tensor:
         """Number of items that count, per user."""
         own = np.diff(self.indptr) if self.left_out else np.zeros(len(self.indptr) - 1)
-        return torch.from_numpy(len(self.items) - own).to(self.users)
+        return on_device(len(self.items) - own, self.users.device).to(self.users)
 
     def _mean(self, kind: int, shift: Tensor | float) -> Tensor:
         return (self._sum(kind, self._of_users(shift)) / self._counts())[self.of]
