@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numba
 import numpy as np
 
 from rankbench.fitting.thread_pool import threads_of
 
+ROWS = 2048  # rows of a block that stays in the cache
 _SMALL = 1 << 16  # amount of work below which starting a thread costs more than it saves
 
 
@@ -22,3 +24,9 @@ def in_parallel(kernel: Callable, n: int, work: int, *arrays) -> None:
     kernel(*arrays, *parts[0])
     for task in tasks:
         task.result()
+
+
+def in_blocks(function: Callable[[int, int], Any], n: int) -> list[Any]:
+    """Call function(begin, end) for blocks of ROWS rows of 0 .. n, on the threads of the fit. Returns the results in order."""
+    begins = range(0, n, ROWS)
+    return list(threads_of(numba.get_num_threads()).map(lambda begin: function(begin, min(begin + ROWS, n)), begins))

@@ -27,7 +27,17 @@ from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
 from rankbench.fitting.thread_pool import threads_of
-from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, ends_with_zeros, longest, unchunked
+from rankbench.kernels.edge_rows import (
+    AHEAD,
+    SEGMENT,
+    add_rows,
+    chunked,
+    dot_rows,
+    ends_with_zeros,
+    longest,
+    read_early,
+    unchunked,
+)
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads
 INDEX = 24  # numbers of four bytes per interaction that the arrays of both directions take while they are made
@@ -199,6 +209,21 @@ def _sum_at_tails(edges: Edges, weights: Tensor, y: Tensor) -> Tensor:
     return segment_sums(_weighted(weights[e.reverse], y[e.head[e.reverse]]), e.reversed_indptr)
 
 
+def sum_at_heads(edges: Edges, weights: Tensor, x: np.ndarray) -> np.ndarray:
+    """Σ_{e = (h ← t)} weights[e, 0] x_t, (n_nodes, d), for rows x whose width is a multiple of LANES, without a gradient."""
+    return _gathered(edges.heads, None, weights, torch.from_numpy(x)).numpy()
+
+
+def sum_of_some(side: Rows, place: np.ndarray, weights: Tensor | None, rows: np.ndarray) -> np.ndarray:
+    """Σ_s weights[s, 0] rows[place[ends[s]]] over the edges s of each node whose other end has a place ≥ 0, (n_nodes, d).
+
+    `weights` are in the order of `side`; None: all are 1. The width of the rows is a multiple of LANES.
+    """
+    out, given = np.empty((len(side.indptr) - 1, rows.shape[1]), rows.dtype), None if weights is None else weights.numpy()
+    side.each(_gather_some, side.indptr, side.ends, place, given, rows.reshape(-1), rows.shape[1], out.reshape(-1))
+    return out
+
+
 def _gathered(side: Rows, positions: np.ndarray | None, weights: Tensor, x: Tensor) -> Tensor:
     rows = chunked(x, weights.shape[1])
     out = np.empty_like(rows)
@@ -242,6 +267,26 @@ def _gather(begin, end, indptr, ends, positions, weights, x, stride, out):
             for k in range(chunks):
                 given[k * pitch + s - start] = weights[e, k]
         add_rows(ends, start, stop, given, 0, pitch, chunks, x, stride, out, row * stride)
+
+
+@numba.njit(nogil=True, cache=True)
+def _gather_some(begin, end, indptr, ends, place, weights, x, stride, out):
+    pitch = longest(indptr, begin, end)
+    given, listed = np.ones(pitch, x.dtype), np.zeros(pitch + AHEAD, np.int32)
+    for row in range(begin, end):
+        n = 0
+        for s in range(indptr[row], indptr[row + 1]):
+            at = place[ends[s]]
+            if at >= 0:
+                if weights is not None:
+                    given[n] = weights[s, 0]
+                listed[n] = at
+                n += 1
+                if n <= AHEAD:
+                    read_early(x, at * stride, stride)
+        for c in range(stride):
+            out[row * stride + c] = 0
+        add_rows(listed, 0, n, given, 0, pitch, 1, x, stride, out, row * stride)
 
 
 @numba.njit(nogil=True, cache=True)

@@ -22,9 +22,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from rankbench.core.devices import compiled
 from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.models.edges import INDEX, Edges, weighted_sums
 from rankbench.models.layers import xavier
+from rankbench.models.pinsage_layer import pinsage_layer
 from rankbench.models.spec import EmbeddingModel, model
 from rankbench.models.walks import most_visited
 
@@ -60,6 +62,7 @@ class PinSageModel(EmbeddingModel):
         super().__init__(users, items)
         self.edges, self.p = edges, p
         self.shares = torch.from_numpy(shares).to(users.dtype)[:, None]
+        self.shares_of_tails = self.shares[torch.from_numpy(edges.reverse)]
         self.messages, self.message_biases = nn.ParameterList(), nn.ParameterList()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         dim = users.shape[1]
@@ -75,12 +78,14 @@ class PinSageModel(EmbeddingModel):
         weights = zip(self.messages, self.message_biases, self.weights, self.biases, strict=True)
         for number, (Q, q, W, w) in enumerate(weights, start=1):
             last = number == self.p.convolutions
+            relu, unit = self.p.relu_last or not last, self.p.normalize_last or not last
+            if compiled(x.device):
+                x = pinsage_layer(self.edges, (self.shares, self.shares_of_tails), x, (Q, q, W, w), relu, unit)
+                continue
             n = weighted_sums(self.edges, self.shares, (x @ Q + q).relu())
             x = x @ W[: x.shape[1]] + n @ W[x.shape[1] :] + w
-            if self.p.relu_last or not last:
-                x = x.relu()
-            if self.p.normalize_last or not last:
-                x = normalize(x, dim=1)
+            x = x.relu() if relu else x
+            x = normalize(x, dim=1) if unit else x
         users, items = x.split([len(self.users), len(self.items)])
         return users, items
 
