@@ -1,17 +1,24 @@
-"""How a budget of time is spent: fits that can end come first, and the deadline ends the others in whatever thread."""
+"""How a budget of time is spent: on what was begun, then on the longest fits that can end; and what is said of it before. The
+deadline ends the others in whatever thread.
+"""
 
+import heapq
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from rankbench.fitting.checkpoints import Checkpoints, State
+from rankbench.fitting.drive import Begun
 from rankbench.reproduce.agenda import agenda
 from rankbench.reproduce.engine import BudgetedRun, run_within_budget
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.forecast import forecast
 from rankbench.reproduce.options import ReproduceOptions
-from rankbench.reproduce.schedule import in_time
+from rankbench.reproduce.schedule import Task, in_time, next_batch
 from rankbench.sweeps.running import OutOfTime, Running
 
 CLUSTER = SimpleNamespace(cpus=1)
@@ -46,28 +53,105 @@ def test_fits_that_can_end_in_the_budget_come_first_and_one_more_is_begun(tasks,
     assert lines[1].startswith(f"not begun: {longest.labels} on synthetic takes about 99000 s, and ") and len(lines) == 2
 
 
-def test_the_fit_that_an_earlier_call_began_is_continued(tasks, home, monkeypatch):
-    long, longest = (replace(task, seconds=seconds) for task, seconds in zip(tasks[:2], (9000, 99000), strict=True))
-    (home.results / "reproduce" / "checkpoints" / longest.unit.run_id).mkdir(parents=True)
-    begun, *_ = spent([long, longest], home, monkeypatch, 1000)
-    assert begun == [(longest.labels, longest.stage)]
+def test_the_fit_that_an_earlier_call_began_comes_first(tasks, home, monkeypatch):
+    short, long, begun = (replace(task, seconds=seconds) for task, seconds in zip(tasks, (100, 900, 99000), strict=True))
+    begun = replace(begun, begun=Begun(10, 1000.0))
+    order, lines, complete, _ = spent([long, short, begun], home, monkeypatch, 1000)
+    # By its estimate it lasts until the deadline. Fits of this test take no time, so that there is some for the others then.
+    assert order == [(task.labels, task.stage) for task in (begun, short, long)] and complete and not lines
 
 
 @pytest.mark.parametrize(
-    ("seconds", "cpus", "ending"),
+    ("seconds", "cpus", "running", "last"),
     [
-        (100, 1, [30, 30]),
-        (100, 2, [30, 30, 60, 70]),
-        (90, 2, [30, 30, 60]),
-        (29, 2, []),
-        (float("inf"), 1, [60, 30, 70, 30]),
+        (200, 1, [70, 60, 30, 30], 190),  # the longest first
+        (150, 1, [70, 60], 130),  # what has no time any more is left
+        (140, 2, [70, 60, 30, 30], 100),
+        (100, 1, [30, 30], 60),  # 60 and 70 are more than half of the time, and have none when it is their turn
+        (100, 2, [30, 30, 60, 70], 100),
+        (29, 2, [], 0),
+        (float("inf"), 1, [60, 30, 70, 30], 190),
     ],
 )
-def test_as_many_fits_as_can_end_side_by_side_are_begun(seconds, cpus, ending):
-    unit = SimpleNamespace(cpus=1)
-    batch = [SimpleNamespace(seconds=each, unit=unit, searched=None) for each in (60, 30, 70, 30)]
-    found, late = in_time(batch, seconds, cpus)
-    assert [task.seconds for task in found] == ending and len(found) + len(late) == 4
+def test_the_longest_fits_begin_first_and_short_ones_fill_the_end(seconds, cpus, running, last):
+    found, late, took = in_time([timed(each) for each in (60, 30, 70, 30)], seconds, cpus)
+    assert [task.seconds for task in found] == running and len(found) + len(late) == 4 and took == last
+
+
+def timed(seconds, cpus=1, stage="printed", begun=None, label="a row"):
+    """A task of one fit."""
+    fit = SimpleNamespace(key=(label, seconds), seed=0, rows=[])
+    return Task(stage, "toy", (fit,), SimpleNamespace(cpus=cpus), seconds=seconds, begun=begun)
+
+
+def test_fits_that_go_on_leave_the_other_processors_to_all_later_stages():
+    endless, short, search = timed(900, begun=Begun(1, 9.0)), timed(20), Task("search", "toy", searched=object(), seconds=40)
+    seed, wide = timed(30, stage="seeds"), timed(10, cpus=2)
+    queue = [endless, short, search, wide, seed]
+    assert next_batch(queue, 100) == [endless, short, seed]
+    assert next_batch(queue, 1000) == [endless, short]
+    assert next_batch(queue[2:], 100) == [search]
+    running, late, took = in_time([endless, short, seed], 100, 2)
+    assert running == [endless, seed, short] and not late and took == 100
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+@pytest.mark.parametrize("budget", [50.0, 100.0, 400.0, 5000.0])
+def test_the_forecast_is_what_happens_if_fits_take_as_long_as_estimated(home, monkeypatch, budget, cpus):
+    """Against the engine itself, whose clock stands still except while tasks are worked on."""
+    rng = np.random.default_rng(int(budget))
+    queue = [timed(float(seconds), label=f"row {i}") for i, seconds in enumerate(rng.integers(5, 300, 12))]
+    queue[0] = replace(queue[0], begun=Begun(5, 10.0), seconds=180.0)
+    expected = forecast(queue, budget, cpus)
+    now, ended, cut = [0.0], [], []
+
+    def work_on(batch, budgeted, *rest):
+        free = [now[0]] * cpus
+        for task in batch:
+            end = heapq.heappop(free) + task.seconds
+            (ended if end <= budget else cut).append(task)
+            heapq.heappush(free, end)
+        now[0] = min(max(free), budget)
+        return False
+
+    monkeypatch.setattr("rankbench.reproduce.engine._work_on", work_on)
+    monkeypatch.setattr("rankbench.reproduce.engine.fresh", lambda task, *rest: task)
+    monkeypatch.setattr(Running, "seconds_left", property(lambda running: budget - now[0]))
+    budgeted = BudgetedRun(Evidence(home.results / "evidence"), None, lambda line: None, lambda *sent: None)
+    run_within_budget(lambda: queue, budgeted, home, SimpleNamespace(cpus=cpus), {}, budget)
+    assert {task.seconds for task in expected.ends} == {task.seconds for task in ended}
+    assert {task.seconds for task, _ in expected.goes_on} == {task.seconds for task in cut}
+    assert len(expected.ends) + len(expected.goes_on) + len(expected.not_begun) == 12
+
+
+def test_the_forecast_says_what_is_left_to_later_calls(home):
+    begun, short, long = timed(9000.0, begun=Begun(30, 900.0), label="long"), timed(600.0), timed(90000.0)
+    found = forecast([begun, short, long], 3600.0, 2)
+    assert [found.of(task) for task in (begun, short, long)] == ["goes on", "ends", "not begun"]
+    first, second, third = found.lines()
+    assert first.startswith("to the end in about 1.0 h on 2 processors: 1 task, the longest ")
+    assert (
+        "(begun: 30 iterations are done) needs about 1.5 h more; the same command continues it, in 2 more calls of 1.0 h"
+        in second
+    )
+    assert third.startswith("not begun: 1 task, the shortest ") and third.endswith("(25 h)")
+
+
+def test_a_fit_that_was_begun_needs_the_rest_at_its_measured_rate(home, toy):
+    """A call that was interrupted has left a checkpoint after 30 of 100 epochs, which took 60 s."""
+    toy(
+        "name: toy-table2\npublished: {paper: Toy, table: 2}\ndatasets: [synthetic]\narms:\n"
+        "  - {name: BPR, method: bpr, params: {epochs: 100}, published: {synthetic: {recall@20: 0.2}}}\n"
+    )
+    options = ReproduceOptions(["toy/2"])
+    before = agenda(options, home).tasks
+    assert [task.stage for task in before] == ["printed", "seeds", "seeds"] and not any(task.begun for task in before)
+    rows = [{"iteration": epoch, "seconds": 2.0 * epoch, "loss": 1.0} for epoch in range(1, 31)]
+    state = State(30, {"U": np.ones(3)}, {"fit": {}, "curve": rows})
+    Checkpoints(home.results / "reproduce" / "checkpoints" / before[1].unit.run_id).save(state)
+    first, *others = agenda(options, home).tasks
+    assert first.key == before[1].key and first.begun == Begun(30, 60.0) and first.seconds == 140
+    assert not any(task.begun for task in others)
 
 
 def test_the_budget_ends_in_whatever_thread_the_command_runs(tasks, home, monkeypatch):

@@ -144,13 +144,18 @@ def pages(
 
 
 def _show_tasks(plan: Agenda, json: bool) -> None:
+    from rankbench.core.threads import available_cpus
+    from rankbench.reproduce.forecast import forecast
+
+    found = forecast(plan.tasks, plan.options.seconds, available_cpus())
     rows = [
         {"stage": task.stage, "dataset": task.dataset, "rows": task.labels, "tables": task.tables, "fits": len(task.fits),
-         "cells": task.n_cells, "seconds": round(task.seconds)}
+         "cells": task.n_cells, "seconds": round(task.seconds), "in_budget": found.of(task)}
         for task in plan.tasks
     ]  # fmt: skip
     if json:
-        print_json({"tasks": rows, "not_available": plan.not_available, "evidence": str(plan.evidence.folder)})
+        about = {"not_available": plan.not_available, "evidence": str(plan.evidence.folder), "forecast": found.lines()}
+        print_json({"tasks": rows, **about})
         return
     body = [
         [
@@ -161,10 +166,16 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
             str(len(task.fits)),
             str(task.n_cells),
             clock(task.seconds) if task.seconds else "size not known",
+            found.of(task),
         ]
         for task in plan.tasks
     ]
-    print_table(["stage", "dataset", "rows", "tables", "fits", "cells", "time (rough)"], body)
+    header = ["stage", "dataset", "rows", "tables", "fits", "cells", "time (rough)", "in the budget"]
+    if plan.options.seconds is None:
+        header, body = header[:-1], [line[:-1] for line in body]
+    print_table(header, body, drop=("tables",))
+    for line in found.lines() if rows else ():
+        out.print(line)
     out.print(f"{_plural(len(rows), 'task')} left; evidence in {plan.evidence.folder}")
 
 

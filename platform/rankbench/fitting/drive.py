@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -95,6 +96,21 @@ class _Course:
         values = saved.values
         course = cls(values["curve"], Patience.of(values["patience"]), values["valid"], _inside(saved.arrays, "best/"))
         return course, State(saved.number, _inside(saved.arrays, "fit/"), values["fit"])
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A fit that was interrupted after `iterations` that took so many `seconds`, evaluations left out."""
+
+    iterations: int
+    seconds: float
+
+    @classmethod
+    def read(cls, folder: Path) -> Begun | None:
+        """Return how far the fit is whose checkpoints are in `folder`; None if nobody can know."""
+        saved = Checkpoints(folder).values()
+        rows = saved[1].get("curve") if saved else None
+        return cls(int(rows[-1]["iteration"]), float(rows[-1]["seconds"])) if rows else None
 
 
 def drive(

@@ -56,8 +56,3 @@ def _same(record: RunRecord, fit: RequiredFit, environment: Environment) -> bool
         return prepare(fit.card, environment).fingerprint == record.dataset.fingerprint
     except DownloadError:
         return False
-
-
-def records_folder(environment: Environment) -> Path:
-    """The folder of the records of `rankbench reproduce`."""
-    return environment.results / "reproduce" / "records"

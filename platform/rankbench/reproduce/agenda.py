@@ -21,11 +21,12 @@ from rankbench.data.describe import why_missing
 from rankbench.data.prepare import prepare, prepared_already
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
-from rankbench.reproduce.adopt import adopt, records_folder
+from rankbench.reproduce.adopt import adopt
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
 from rankbench.reproduce.costs import n_cost_cells
 from rankbench.reproduce.engine import BudgetedRun, run_alone, run_within_budget
-from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.evidence import Evidence, records_folder
+from rankbench.reproduce.forecast import forecast
 from rankbench.reproduce.mlflow_tags import published_tags
 from rankbench.reproduce.options import ReproduceOptions, StoreOptions
 from rankbench.reproduce.paired import check_claims, check_neighbours, run_folders
@@ -240,6 +241,8 @@ def reproduce(
                 complete = run_alone(plan.named_rows, *how)
             else:
                 cpus = None if options.address else cluster.cpus
+                for line in forecast(plan.tasks, budget, cluster.cpus).lines():
+                    told(line)
                 complete = run_within_budget(lambda: plan.tasks_left(environment, cpus), *how)
     finally:
         sink.finish_sweep([], ok=not budgeted.failed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,10 +14,9 @@ from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.ledger.claims import Claims
-from rankbench.reproduce.adopt import records_folder
-from rankbench.reproduce.evidence import Evidence, stored_fit
+from rankbench.reproduce.evidence import Evidence, records_folder, stored_fit
 from rankbench.reproduce.required_fits import PaperRow
-from rankbench.reproduce.schedule import Task, fresh, in_time
+from rankbench.reproduce.schedule import Task, fresh, in_time, next_batch, slots
 from rankbench.reproduce.search import search
 from rankbench.reproduce.simulations import simulate
 from rankbench.reproduce.timing import alone_folder, keep_seconds, time_alone, untimed
@@ -65,31 +63,37 @@ def run_within_budget(
     """Run tasks in their order until none is left or the `deadline` (time.monotonic) has passed. Returns whether none is left.
 
     `tasks_left` is asked again after each search, so that the setting that it chose is fitted next. What has failed is not
-    tried again by the same call, and what another command is at is left to it. Of the fits that come next, those begin that can
-    end before the deadline by their estimates, short ones first. One more begins when nothing else is left; it is interrupted,
-    and goes on from its last checkpoint when the command is given again.
+    tried again by the same call, and what another command is at is left to it. Of the fits that come next, `in_time` says which
+    begin. When nothing else is left, one more begins on each processor, and is interrupted at the deadline; a call that is made
+    later goes on from its last checkpoint first.
     """
     queue = list(tasks_left())
     running, begun, late = budgeted.running, set[tuple[object, ...]](), dict[tuple[object, ...], Task]()
     with _until(deadline, running):
-        while queue and running.seconds_left > 0:
-            batch = _batch(queue)
-            queue = queue[len(batch) :]
+        while running.seconds_left > 0:
+            if not queue:  # fits took less time than estimated, so that others have time now
+                late = {key: task for key, task in late.items() if fresh(task, budgeted.evidence, budgeted.search_seconds)}
+                queue = in_time([*late.values()], running.seconds_left, cluster.cpus)[0]
+                late = {key: task for key, task in late.items() if not any(task is other for other in queue)}
+            if not queue:
+                break
+            batch = next_batch(queue, running.seconds_left)
+            queue = [task for task in queue if not any(task is other for other in batch)]
             batch = [left for task in batch if task.key not in begun
                      and (left := fresh(task, budgeted.evidence, budgeted.search_seconds))]  # fmt: skip
-            batch, too_long = in_time(batch, running.seconds_left, cluster.cpus)
+            batch, too_long, _ = in_time(batch, running.seconds_left, cluster.cpus)
             late |= {task.key: task for task in too_long}
             begun |= {task.key for task in batch}
             if _work_on(batch, budgeted, environment, cluster, metrics):
                 queue = list(tasks_left())
-        late = {key: task for key, task in late.items() if fresh(task, budgeted.evidence, budgeted.search_seconds)}
-        if fits := [task for task in late.values() if task.unit is not None]:
-            one = min(fits, key=lambda task: (not _is_begun(task, environment), task.seconds))
-            budgeted.on_progress(
-                f"{_needs(one, running)}; it begins as nothing shorter is left, and the same command continues it"
-            )
-            del late[one.key]
-            _work_on([one], budgeted, environment, cluster, metrics)
+        shortest = sorted((task for task in late.values() if task.unit is not None), key=lambda task: task.seconds)
+        if running.seconds_left > 0 and (more := shortest[: slots(shortest, cluster.cpus)]):
+            for task in more:
+                budgeted.on_progress(
+                    f"{_needs(task, running)}; it begins as nothing shorter is left, and the same command continues it"
+                )
+                del late[task.key]
+            _work_on(more, budgeted, environment, cluster, metrics)
     for task in late.values():
         budgeted.on_progress(f"not begun: {_needs(task, running)}")
     return not (running.over or late or budgeted.left_to_others or any(task.key not in begun for task in queue))
@@ -121,13 +125,6 @@ def _work_on(
 def _needs(task: Task, running: Running) -> str:
     left = max(running.seconds_left, 0)
     return f"{task.labels} on {task.dataset} takes about {task.seconds:.0f} s, and {left:.0f} s of the budget are left"
-
-
-def _is_begun(task: Task, environment: Environment) -> bool:
-    """Whether an earlier call has left a checkpoint of the fits."""
-    from rankbench.sweeps.trials.trainable import CHECKPOINTS  # imports Ray
-
-    return task.unit is not None and (records_folder(environment).parent / CHECKPOINTS / task.unit.run_id).exists()
 
 
 @contextmanager
@@ -182,15 +179,6 @@ def run_alone(
                 budgeted.fitted += 1
                 budgeted.on_progress(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
     return not budgeted.running.over
-
-
-def _batch(queue: Sequence[Task]) -> list[Task]:
-    """The next search or study, or the fits before it that need as many processors as the first one: the more of them, the less
-    a processor waits for the last one. Fits of other needs would not run in the order of the queue.
-    """
-    first = queue[0].unit
-    fits = itertools.takewhile(lambda task: task.unit is not None and first is not None and task.unit.cpus == first.cpus, queue)
-    return [*fits] or [queue[0]]
 
 
 def _fit(batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment, cluster: Session) -> None:

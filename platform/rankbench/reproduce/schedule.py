@@ -1,4 +1,4 @@
-"""What to fit next: known settings first, then searches, then further seeds; rows that wait longest before others.
+"""What to fit next: what was begun, known settings, then searches, then further seeds; rows that wait longest before others.
 
 The stage "again" is for fits whose values per user are on another machine, which claims and neighbouring rows are tested by.
 """
@@ -9,6 +9,7 @@ import heapq
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from statistics import fmean
 from typing import Literal
 
@@ -18,12 +19,15 @@ from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
+from rankbench.fitting.drive import Begun
+from rankbench.fitting.method import Iterative
 from rankbench.judge.printing import listed
-from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.evidence import Evidence, records_folder
 from rankbench.reproduce.ledger_records import Part, StoredFit
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
 from rankbench.reproduce.simulations import Simulation, card_key
 from rankbench.sweeps.search.random_draws import distinct_settings
+from rankbench.sweeps.store import CHECKPOINTS
 from rankbench.sweeps.units import Unit, units
 
 Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again"]
@@ -55,7 +59,8 @@ class Task:
     study: Simulation | None = None
     card: str = ""  # the data of the study
     waited: str = ""  # when the rows were measured last; empty if never
-    seconds: float = 0.0  # a rough estimate
+    seconds: float = 0.0  # a rough estimate; of a fit that was begun, of what is left
+    begun: Begun | None = None  # by an earlier call, which has saved a checkpoint
 
     @property
     def key(self) -> tuple[str, tuple[object, ...], tuple[object, ...], str]:
@@ -107,7 +112,8 @@ def tasks(
     size_of: Callable[[Card], Size | None] | None = None,
 ) -> list[Task]:
     """Return what is not measured yet, in the order in which it is best done. `studies`: with their datasets. `search_seconds`:
-    the training time that each search may use; one that ended at a smaller bound is continued. `runs_here`: the stamps of the
+    the training time that each search may use; one that ended at a smaller bound is continued. What an earlier call has begun
+    comes first, whatever its stage. `runs_here`: the stamps of the
     fits whose values per user are on this machine; with them, fits that were measured elsewhere are tasks of the stage "again".
     The data must be available, unless `size_of` tells their sizes; a task whose size is not known has 0 seconds.
     """
@@ -131,8 +137,10 @@ def tasks(
         for unit in units(first.card, size or UNKNOWN, configs, spec, metrics[first.card.name], "final", cpus):
             own = tuple(fit for fit in members if any(fit.config is config for config in unit.job.configs))
             stage: Stage = "again" if measured else _stage(own)
-            seconds = _seconds_of(own, evidence) or (unit.cost if size else 0.0)
-            result.append(Task(stage, first.card.name, own, unit, None, waited=_waited(own, evidence), seconds=seconds))
+            begun = Begun.read(records_folder(environment).parent / CHECKPOINTS / unit.run_id)
+            seconds = _seconds_left(unit, begun) if begun else _seconds_of(own, evidence) or (unit.cost if size else 0.0)
+            waited = _waited(own, evidence)
+            result.append(Task(stage, first.card.name, own, unit, None, waited=waited, seconds=seconds, begun=begun))
     for row in (row for row in rows if row.published):
         wanted: list[tuple[Stage, Part]] = [("search", "valid")] if row.needs_search else []
         wanted += [("search on test", "test")] if row.needs_search_on_test else []
@@ -145,7 +153,17 @@ def tasks(
         card = card_key(dataset, environment)
         if study.stored(dataset, evidence, card) is None:
             result.append(Task("study", dataset, study=study, card=card, seconds=study.seconds(dataset)))
-    return sorted(_without_twins(result), key=lambda task: (TURN[task.stage], task.waited, task.seconds / max(task.n_cells, 1)))
+    return sorted(
+        _without_twins(result),
+        key=lambda task: (task.begun is None, TURN[task.stage], task.waited, task.seconds / max(task.n_cells, 1)),
+    )
+
+
+def _seconds_left(unit: Unit, begun: Begun) -> float:
+    """The seconds of the iterations that are left, at the rate of those that are done."""
+    first = unit.job.configs[0]
+    assert isinstance(first.spec, Iterative), "no other fit has checkpoints"
+    return (first.spec.limit(first.params) - begun.iterations) * begun.seconds / max(begun.iterations, 1)
 
 
 def _seconds_of(fits: Iterable[RequiredFit], evidence: Evidence) -> float | None:
@@ -237,14 +255,48 @@ def fresh(task: Task, evidence: Evidence, search_seconds: float | None = None) -
     return replace(task, fits=left) if left else None
 
 
-def in_time(batch: Sequence[Task], seconds: float, cpus: int) -> tuple[list[Task], list[Task]]:
-    """Split tasks into those that can end within `seconds` by their estimates on `cpus` processors, short ones first, and those
-    that cannot. A search is always among the first: it consists of many fits.
+def next_batch(queue: Sequence[Task], seconds: float) -> list[Task]:
+    """Return the next search or study of a queue, or the fits before it that need as many processors as the first one: the more
+    of them, the less a processor waits for the last one. Fits of other needs would not run in the order of the queue.
+
+    A batch with a fit that does not end within `seconds` lasts until then, so the fits of all later stages are beside it.
     """
-    free = [0.0] * max(1, cpus // max((task.unit.cpus for task in batch if task.unit), default=cpus))
-    ending, late = [], []
-    for task in sorted(batch, key=lambda task: task.seconds) if seconds < math.inf else batch:
-        end = heapq.heappop(free) + task.seconds
-        (ending if task.searched is not None or end <= seconds else late).append(task)
-        heapq.heappush(free, end if end <= seconds else end - task.seconds)
-    return ending, late
+    first = queue[0].unit
+
+    def is_alike(task: Task) -> bool:
+        return task.unit is not None and first is not None and task.unit.cpus == first.cpus
+
+    batch = [*takewhile(is_alike, queue)]
+    if any(task.begun and task.seconds > seconds for task in batch):
+        batch = [*filter(is_alike, queue)]
+    return batch or [queue[0]]
+
+
+def in_time(batch: Sequence[Task], seconds: float, cpus: int) -> tuple[list[Task], list[Task], float]:
+    """Split tasks into those that run within `seconds` on `cpus` processors, in their order, and those that have no time.
+    Returns also the seconds until the last one ends, all by the estimates.
+
+    Fits that were begun come first, and run even if they do not end. Then the longest comes first, so that short ones fill the
+    end, but only if it takes at most half of the seconds: estimates are right within a factor of two, and a small budget should
+    measure several rows. Longer ones follow, if they can end. A search always runs: it consists of many fits.
+    """
+    free = [0.0] * slots(batch, cpus)
+    running, late, last = [], [], 0.0
+
+    def turn(task: Task) -> tuple[bool, bool, float]:
+        short = task.seconds <= seconds / 2
+        return task.begun is None, not short, -task.seconds if short else task.seconds
+
+    for task in sorted(batch, key=turn) if seconds < math.inf else batch:
+        start = heapq.heappop(free)
+        end = start + task.seconds / (cpus if task.searched else 1)  # whose fits run side by side
+        runs = task.searched is not None or end <= seconds or (task.begun is not None and start < seconds)
+        (running if runs else late).append(task)
+        heapq.heappush(free, end if runs else start)
+        last = max(last, end) if runs else last
+    return running, late, min(last, seconds)
+
+
+def slots(batch: Sequence[Task], cpus: int) -> int:
+    """How many of the tasks run side by side."""
+    return max(1, cpus // max((task.unit.cpus for task in batch if task.unit), default=cpus))

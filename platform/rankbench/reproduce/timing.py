@@ -12,8 +12,7 @@ from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
-from rankbench.reproduce.adopt import records_folder
-from rankbench.reproduce.evidence import Evidence, stored_fit
+from rankbench.reproduce.evidence import Evidence, records_folder, stored_fit
 from rankbench.reproduce.ledger_records import StoredFit
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
 from rankbench.reproduce.schedule import is_measured, measurement_of

@@ -19,12 +19,12 @@ from rankbench.sweeps.placement import adapted, require_machine
 from rankbench.sweeps.reuse import Earlier
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.search.stage import OnDone, Search, records_of, results_of
-from rankbench.sweeps.store import OUTGOING, SweepStore
+from rankbench.sweeps.store import CHECKPOINTS, OUTGOING, SweepStore
 from rankbench.sweeps.trials.dispatch import Dispatch
 from rankbench.sweeps.trials.ends import NODE_LOST
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.limits import OVERDUE
-from rankbench.sweeps.trials.trainable import CHECKPOINTS, SPILL
+from rankbench.sweeps.trials.trainable import SPILL
 from rankbench.sweeps.trials.tuner import run_group
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.sweeps.usage import Usage

@@ -24,6 +24,7 @@ from rankbench.tracking.record import RunRecord, write_record
 
 SWEEP = "sweep"  # the name of the attempts at the sweep itself
 OUTGOING = "outgoing"  # folder beside the records, of those that are being stored
+CHECKPOINTS = "checkpoints"  # folder beside the records, with a folder of states for each fit that has not ended
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,13 @@ from rankbench.fitting.crew import Crew
 from rankbench.fitting.drive import Row
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
-from rankbench.sweeps.store import SweepStore
+from rankbench.sweeps.store import CHECKPOINTS, SweepStore
 from rankbench.sweeps.trials.limits import OVERDUE, Limits
 from rankbench.sweeps.trials.reports import BEGUN, ITERATION, ROWS, VALID
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.tracking.record import RunRecord, record_content
 
-CHECKPOINTS, SPILL = "checkpoints", "spill"  # folders beside the records
+SPILL = "spill"  # folder beside the records
 SAVE_EVERY = 15.0  # seconds between two checkpoints of an iterative fit
 MOUNTED = 300.0  # seconds until a node that joins must see the results
 REPORT_EVERY, RARELY = 2.0, 4.0  # least and most seconds between two reports of how far a fit is
