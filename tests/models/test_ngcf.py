@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from graphs import random_interactions, random_tensor
 from numpy.testing import assert_allclose
 
+from rankbench.core.threads import pinned
+from rankbench.models import ngcf as module
 from rankbench.models.ngcf import NGCF, NGCFModel
 from rankbench.models.propagation import Graph
 
@@ -105,3 +108,38 @@ def test_dropout_is_drawn_by_the_generator_and_only_in_training():
     first, other = made()[0], made()[0]
     made.generator.set_state(state)
     assert torch.equal(made()[0], first) and not torch.equal(other, first)
+
+
+@pytest.mark.parametrize("adjacency", ["self", "mean", "mean-and-self"])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_all_layers_in_blocks_are_those_one_by_one(monkeypatch, adjacency, rate):
+    met, dim = random_interactions(1, 2500, 200, 0.02), module.LANES
+    tables = random_tensor(2, 2500, dim), random_tensor(3, 200, dim)
+    made = encoder(met, *tables, n_layers=2, adjacency=adjacency, message_dropout=rate).train()
+    parameters, found = [*made.parameters()], []
+    for lanes in (dim, dim + 1):  # with the latter, the width is not one of the blocks
+        monkeypatch.setattr(module, "LANES", lanes)
+        made.generator.manual_seed(5)
+        scored = torch.cat(made())
+        given, few = random_tensor(4, *scored.shape), torch.arange(0, 2700, 30)
+        totals = (scored * given).sum(), (scored[few] * given[few]).sum()
+        found.append(
+            [scored, *(slope for each in totals for slope in torch.autograd.grad(each, parameters, retain_graph=True))]
+        )
+    torch.testing.assert_close(*found, rtol=0, atol=1e-11)
+    made.generator.manual_seed(5)
+    some = made.rows(few.numpy())
+    torch.testing.assert_close(some, scored[few], rtol=0, atol=1e-12)
+    slopes = torch.autograd.grad((some * given[few]).sum(), parameters)
+    torch.testing.assert_close([*slopes], found[0][-len(slopes) :], rtol=0, atol=1e-11)
+
+
+def test_same_bits_for_one_two_and_four_threads():
+    met, found = random_interactions(15, 2500, 200, 0.05), []
+    for threads in (1, 2, 4):
+        with pinned(threads):
+            made = encoder(met, *(random_tensor(n, n, 16, dtype=torch.float32) for n in met.shape), n_layers=2).train()
+            scored = torch.cat(made())
+            found.append([scored, *torch.autograd.grad(scored.square().sum(), [*made.parameters()])])
+    for other in found[1:]:
+        assert all(torch.equal(*pair) for pair in zip(found[0], other, strict=True))

@@ -18,15 +18,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, plus, spread, total
+from rankbench.kernels.neighbours import AHEAD, LINE, prefetch
 
-AHEAD = 16  # places of the index that are read before they are used
 SEGMENT = 64  # rows that stay in the fastest cache while they are read twice
-_LINE = 64  # bytes of a line of the cache
-
-
-def ends_with_zeros(indices: np.ndarray) -> np.ndarray:
-    """A copy of an index, int32, that can be read AHEAD places beyond its end."""
-    return np.concatenate([indices, np.zeros(AHEAD, np.int32)]).astype(np.int32)
 
 
 def chunked(rows: Tensor, chunks: int) -> np.ndarray:
@@ -51,19 +45,10 @@ def _listed(builder, ends, start, stop, flat, stride, column, vectors: int):
     with cgutils.for_range(builder, builder.sub(stop, start)) as loop:
         place = builder.add(start, loop.index)
         later = builder.gep(flat.data, [row_at(builder.add(place, integer(AHEAD)))])
-        for line in range(0, vectors * LANES * flat.align, _LINE):
-            _prefetch(builder, later, line)
+        for line in range(0, vectors * LANES * flat.align, LINE):
+            prefetch(builder, later, line)
         first = row_at(place)
         yield loop.index, [flat.load(builder.add(first, integer(v * LANES))) for v in range(vectors)]
-
-
-def _prefetch(builder, pointer, offset: int):
-    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-    shape = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-    prefetch = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0i8")
-    address = builder.gep(builder.bitcast(pointer, byte), [integer(offset)])
-    # To be read, into all levels of the cache, as data.
-    builder.call(prefetch, [address, *(ir.Constant(number, value) for value in (0, 3, 1))])
 
 
 def _places(builder, place, pitch, column, stride, chunks, vectors: int):
@@ -175,11 +160,27 @@ def exp_of(values, at, n):
 def _read_early(builder, flat, at, n):
     with cgutils.for_range(builder, n) as loop:
         place = builder.add(at, builder.mul(loop.index, integer(LANES)))
-        for line in range(0, LANES * flat.align, _LINE):
-            _prefetch(builder, builder.gep(flat.data, [place]), line)
+        for line in range(0, LANES * flat.align, LINE):
+            prefetch(builder, builder.gep(flat.data, [place]), line)
 
 
 @numba.njit(nogil=True, cache=True)
 def read_early(flat, at, stride):
     """Ask for the row flat[at : at + stride], which is read soon."""
     _read_early(flat, at, stride // LANES)
+
+
+@numba.njit(nogil=True, cache=True)
+def list_some(ends, start, stop, place, listed, flat, stride):
+    """List the places ≥ 0 of the entries of an index from `start` to `stop`, and return their number. The first rows are read
+    early.
+    """
+    n = 0
+    for s in range(start, stop):
+        at = place[ends[s]]
+        if at >= 0:
+            listed[n] = at
+            n += 1
+            if n <= AHEAD:
+                read_early(flat, at * stride, stride)
+    return n

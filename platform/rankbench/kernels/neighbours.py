@@ -23,7 +23,7 @@ from numba.extending import overload
 from rankbench.core.simd import LANES, integer, kernel
 
 AHEAD = 16  # places of the index that are read before they are used: an index ends with as many zeros
-_LINE = 64  # bytes of a line of the cache
+LINE = 64  # bytes of a line of the cache
 _LARGE_PAGE = 1 << 21  # bytes
 _WORD = ir.VectorType(ir.IntType(32), LANES)
 _FLOATS = ir.VectorType(ir.FloatType(), LANES)
@@ -89,8 +89,8 @@ def _sums(vectors: int):
         with cgutils.for_range(builder, builder.sub(stop, start)) as loop:
             place = builder.add(start, loop.index)
             later = builder.gep(table.data, [row_at(builder.add(place, integer(AHEAD)))])
-            for line in range(0, size, _LINE):
-                _prefetch(builder, later, line)
+            for line in range(0, size, LINE):
+                prefetch(builder, later, line)
             first = row_at(place)
             for v in range(vectors):
                 read = table.load(builder.add(first, integer(v * LANES)))
@@ -111,7 +111,7 @@ def _halves(builder, words):
     return [builder.bitcast(part, _FLOATS) for part in (low, high)]
 
 
-def _prefetch(builder, pointer, offset: int):
+def prefetch(builder, pointer, offset: int):
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     shape = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
     prefetch = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0i8")

@@ -26,7 +26,10 @@ def in_parallel(kernel: Callable, n: int, work: int, *arrays) -> None:
         task.result()
 
 
-def in_blocks(function: Callable[[int, int], Any], n: int) -> list[Any]:
-    """Call function(begin, end) for blocks of ROWS rows of 0 .. n, on the threads of the fit. Returns the results in order."""
-    begins = range(0, n, ROWS)
-    return list(threads_of(numba.get_num_threads()).map(lambda begin: function(begin, min(begin + ROWS, n)), begins))
+def in_blocks(function: Callable[[int, int], Any], n: int, cut: int = 0) -> list[Any]:
+    """Call function(begin, end) for blocks of at most ROWS rows of 0 .. n, on the threads of the fit.
+
+    Returns the results in order. No block has rows before `cut` and after it.
+    """
+    blocks = list(pairwise([*range(0, cut, ROWS), *range(cut, n, ROWS), n]))
+    return list(threads_of(numba.get_num_threads()).map(lambda block: function(*block), blocks))

@@ -27,17 +27,8 @@ from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
 from rankbench.fitting.thread_pool import threads_of
-from rankbench.kernels.edge_rows import (
-    AHEAD,
-    SEGMENT,
-    add_rows,
-    chunked,
-    dot_rows,
-    ends_with_zeros,
-    longest,
-    read_early,
-    unchunked,
-)
+from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, list_some, longest, unchunked
+from rankbench.kernels.neighbours import AHEAD, ends_with_zeros
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads
 INDEX = 24  # numbers of four bytes per interaction that the arrays of both directions take while they are made
@@ -214,13 +205,13 @@ def sum_at_heads(edges: Edges, weights: Tensor, x: np.ndarray) -> np.ndarray:
     return _gathered(edges.heads, None, weights, torch.from_numpy(x)).numpy()
 
 
-def sum_of_some(side: Rows, place: np.ndarray, weights: Tensor | None, rows: np.ndarray) -> np.ndarray:
+def sum_of_some(side: Rows, place: np.ndarray, weights: Tensor, rows: np.ndarray) -> np.ndarray:
     """Σ_s weights[s, 0] rows[place[ends[s]]] over the edges s of each node whose other end has a place ≥ 0, (n_nodes, d).
 
-    `weights` are in the order of `side`; None: all are 1. The width of the rows is a multiple of LANES.
+    `weights` are in the order of `side`. The width of the rows is a multiple of LANES.
     """
-    out, given = np.empty((len(side.indptr) - 1, rows.shape[1]), rows.dtype), None if weights is None else weights.numpy()
-    side.each(_gather_some, side.indptr, side.ends, place, given, rows.reshape(-1), rows.shape[1], out.reshape(-1))
+    out, stride = np.empty((len(side.indptr) - 1, rows.shape[1]), rows.dtype), rows.shape[1]
+    side.each(_gather_some, side.indptr, side.ends, place, weights.numpy(), rows.reshape(-1), stride, out.reshape(-1))
     return out
 
 
@@ -272,18 +263,14 @@ def _gather(begin, end, indptr, ends, positions, weights, x, stride, out):
 @numba.njit(nogil=True, cache=True)
 def _gather_some(begin, end, indptr, ends, place, weights, x, stride, out):
     pitch = longest(indptr, begin, end)
-    given, listed = np.ones(pitch, x.dtype), np.zeros(pitch + AHEAD, np.int32)
+    given, listed = np.empty(pitch, x.dtype), np.zeros(pitch + AHEAD, np.int32)
     for row in range(begin, end):
         n = 0
         for s in range(indptr[row], indptr[row + 1]):
-            at = place[ends[s]]
-            if at >= 0:
-                if weights is not None:
-                    given[n] = weights[s, 0]
-                listed[n] = at
+            if place[ends[s]] >= 0:
+                given[n] = weights[s, 0]
                 n += 1
-                if n <= AHEAD:
-                    read_early(x, at * stride, stride)
+        list_some(ends, indptr[row], indptr[row + 1], place, listed, x, stride)
         for c in range(stride):
             out[row * stride + c] = 0
         add_rows(listed, 0, n, given, 0, pitch, 1, x, stride, out, row * stride)

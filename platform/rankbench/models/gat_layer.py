@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.simd import LANES
-from rankbench.kernels.edge_rows import AHEAD, SEGMENT, add_rows, chunked, dot_rows, exp_of, longest, read_early, unchunked
+from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, exp_of, list_some, longest, unchunked
+from rankbench.kernels.neighbours import AHEAD
 from rankbench.kernels.parallel import in_parallel
 from rankbench.kernels.some_rows import some_rows
 from rankbench.models.attention import SLOPE
@@ -157,14 +158,7 @@ def _attend_back(begin, end, indptr, ends, place, slope, H, g, stride, s, of_hea
     weights, steep, products = np.zeros(pitch * K, s.dtype), np.zeros(pitch * K, s.dtype), np.empty(pitch * K, s.dtype)
     heads = np.zeros(pitch + AHEAD, np.int32)
     for row in range(begin, end):
-        n, at = 0, row * stride
-        for e in range(indptr[row], indptr[row + 1]):
-            head = place[ends[e]]
-            if head >= 0:
-                heads[n] = head
-                n += 1
-                if n <= AHEAD:
-                    read_early(g, head * stride, stride)
+        n, at = list_some(ends, indptr[row], indptr[row + 1], place, heads, g, stride), row * stride
         for k in range(K):
             i, own = k * pitch, s[row * K + k]
             for e in range(n):

@@ -18,14 +18,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import leaky_relu
 
+from rankbench.core.devices import compiled
 from rankbench.core.params import Choice, Fixed, Params, Range, param
+from rankbench.core.simd import LANES
 from rankbench.models.layers import dropout, xavier
 from rankbench.models.ngcf_layer import SLOPE, ngcf_layer
+from rankbench.models.ngcf_rows import ngcf_rows
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
 
@@ -63,6 +67,10 @@ class NGCFModel(EmbeddingModel):
         return self.items.shape[1] * (self.p.n_layers + 1)
 
     def forward(self) -> tuple[Tensor, Tensor]:
+        whole = self.p.ngcf_form == "program" and compiled(self.users.device) and not self.graph.shared(self.users.device)
+        if whole and self.users.shape[1] % LANES == 0:
+            users, items = self.rows(np.arange(self.graph.n_nodes)).split([len(self.users), len(self.items)])
+            return users, items
         sides, scored = (self.users, self.items), [[self.users], [self.items]]
         layer = self.program_layer if self.p.ngcf_form == "program" else self.paper_layer
         for number in range(self.p.n_layers):
@@ -73,6 +81,18 @@ class NGCFModel(EmbeddingModel):
         users, items = (torch.cat(layers, dim=1) for layers in scored)
         return users, items
 
+    def rows(self, nodes: np.ndarray) -> Tensor:
+        """The scored vectors of some nodes, ascending int64 (m,)."""
+        rate, adjacency = self.p.message_dropout if self.training else 0.0, self.p.adjacency
+        layers = range(self.p.n_layers)
+        keys = [tuple(self.key(rate) for _side in range(2)) for _layer in layers]
+        weights = [each for k in layers for each in (self.W[2 * k], self.b[2 * k], self.W[2 * k + 1], self.b[2 * k + 1])]
+        around = adjacency == "self", adjacency == "mean-and-self"
+        return ngcf_rows(self.graph, nodes, self.share, around, rate, keys, self.users, self.items, weights)
+
+    def key(self, rate: float) -> int:
+        return int(torch.randint(2**62, (), generator=self.generator)) if rate else 0
+
     def program_layer(self, number: int, U: Tensor, V: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The next layer of users and of items, each with its unit rows."""
         weights = self.W[2 * number], self.b[2 * number], self.W[2 * number + 1], self.b[2 * number + 1]
@@ -80,8 +100,7 @@ class NGCFModel(EmbeddingModel):
         rate, own = self.p.message_dropout if self.training else 0.0, self.p.adjacency == "mean-and-self"
         result = []
         for total, vectors, share in zip(sums, (U, V), self.share.split([len(U), len(V)]), strict=True):
-            key = int(torch.randint(2**62, (), generator=self.generator)) if rate else 0
-            result.append(ngcf_layer(total, vectors, share, own, weights, rate, key))
+            result.append(ngcf_layer(total, vectors, share, own, weights, rate, self.key(rate)))
         return result
 
     def paper_layer(self, number: int, U: Tensor, V: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -11,6 +11,8 @@ number of threads.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 import torch
@@ -24,7 +26,7 @@ from rankbench.kernels.parallel import in_parallel
 
 SLOPE = 0.2
 ROWS = 1024  # rows of a block
-_TINY = 1e-12  # the smallest length that a row is divided by
+TINY = 1e-12  # the smallest length that a row is divided by
 
 
 def ngcf_layer(
@@ -49,11 +51,16 @@ def plain_layer(
         kept = np.empty(H.shape, np.bool_)
         _draw(np.uint64(key), _threshold(rate), kept)
         H = H * (torch.from_numpy(kept).to(H) / (1 - rate))
-    return H, normalize(H, dim=1, eps=_TINY)
+    return H, normalize(H, dim=1, eps=TINY)
 
 
 def _threshold(rate: float) -> np.uint64:
     return np.uint64(rate * 2**32)
+
+
+def numbers_of(dtype, rate: float) -> tuple[tuple, Any, np.uint64]:
+    """Constants of the layer, in its dtype, because others make the compiled loops slow; and those of dropout."""
+    return (dtype(TINY), dtype(SLOPE), dtype(0)), dtype(1 / (1 - rate)), _threshold(rate)
 
 
 class _Layer(torch.autograd.Function):
@@ -61,8 +68,7 @@ class _Layer(torch.autograd.Function):
     def forward(ctx, T, E, share, own, rate, key, W, b, V, c):
         T, E, share, W, b, V, c = (each.detach().contiguous().numpy() for each in (T, E, share, W, b, V, c))
         dtype, n_blocks = E.dtype.type, -(-len(E) // ROWS)
-        small = dtype(_TINY), dtype(SLOPE), dtype(0)  # constants of the dtype: others make the compiled loops slow
-        ctx.fixed = share, dtype(own), small, dtype(1 / (1 - rate)), _threshold(rate), np.uint64(key)
+        ctx.fixed = share, dtype(own), *numbers_of(dtype, rate), np.uint64(key)
         out, unit, signs = np.empty_like(E), np.empty_like(E), np.empty(E.shape, np.uint8)
         in_parallel(_forward, n_blocks, E.size, T, E, *ctx.fixed, W, b[0], V, c[0], out, unit, signs)
         ctx.arrays = T, E, W, V, out, unit, signs
@@ -99,7 +105,20 @@ def _forward(T, E, share, own, small, scale, threshold, key, W, b, V, c, out, un
         rows = slice(begin, min(begin + ROWS, len(E)))
         n = rows.stop - begin
         _inputs(T[rows], E[rows], share[rows], own, S, X)
-        _activate(S[:n] @ W, X[:n] @ V, b, c, small, scale, threshold, key, begin, out[rows], unit[rows], signs[rows])
+        activate(
+            S[:n] @ W,
+            X[:n] @ V,
+            b,
+            c,
+            small,
+            scale,
+            threshold,
+            key,
+            np.arange(begin, begin + n),
+            out[rows],
+            unit[rows],
+            signs[rows],
+        )
 
 
 def _backward(
@@ -114,10 +133,10 @@ def _backward(
         n = rows.stop - begin
         _inputs(T[rows], E[rows], share[rows], own, S, X)
         given = out[rows], unit[rows], signs[rows], out_grad[rows], unit_grad[rows]
-        _activate_back(*given, small, scale, threshold, key, begin, dP, dQ, d_b[block], d_c[block])
+        activate_back(*given, small, scale, threshold, key, np.arange(begin, begin + n), dP, dQ, d_b[block], d_c[block])
         np.matmul(S[:n].T, dP[:n], out=d_W[block])
         np.matmul(X[:n].T, dQ[:n], out=d_V[block])
-        _inputs_back(dP[:n] @ W.T, dQ[:n] @ V.T, S, E[rows], share[rows], own, d_T[rows], d_E[rows])
+        inputs_back(dP[:n] @ W.T, dQ[:n] @ V.T, S, E[rows], share[rows], own, d_T[rows], d_E[rows])
 
 
 @numba.njit(nogil=True, cache=True)
@@ -130,7 +149,7 @@ def _inputs(T, E, share, own, S, X):
 
 
 @numba.njit(nogil=True, cache=True)
-def _inputs_back(dS, dX, S, E, share, own, d_T, d_E):
+def inputs_back(dS, dX, S, E, share, own, d_T, d_E):
     n, d = E.shape
     for r in range(n):
         for k in range(d):
@@ -140,8 +159,8 @@ def _inputs_back(dS, dX, S, E, share, own, d_T, d_E):
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _activate(P, Q, b, c, small, scale, threshold, key, begin, out, unit, signs):
-    """From the products P and Q of rows that start at row `begin`."""
+def activate(P, Q, b, c, small, scale, threshold, key, drawn, out, unit, signs):
+    """From the products P and Q of rows whose numbers for dropout are `drawn`. `unit` may have no rows."""
     n, d = P.shape
     tiny, slope, zero = small
     for r in range(n):
@@ -152,18 +171,19 @@ def _activate(P, Q, b, c, small, scale, threshold, key, begin, out, unit, signs)
             out[r, k] = (p if first else slope * p) + (q if second else slope * q)
         if threshold > 0:
             for k in range(d):
-                kept = (bits(key, (begin + r) * d + k) >> np.uint64(32)) >= threshold
+                kept = (bits(key, drawn[r] * d + k) >> np.uint64(32)) >= threshold
                 out[r, k] *= scale if kept else zero
-        length = zero
-        for k in range(d):
-            length += out[r, k] * out[r, k]
-        length = max(np.sqrt(length), tiny)
-        for k in range(d):
-            unit[r, k] = out[r, k] / length
+        if len(unit):
+            length = zero
+            for k in range(d):
+                length += out[r, k] * out[r, k]
+            length = max(np.sqrt(length), tiny)
+            for k in range(d):
+                unit[r, k] = out[r, k] / length
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _activate_back(out, unit, signs, out_grad, unit_grad, small, scale, threshold, key, begin, dP, dQ, d_b, d_c):
+def activate_back(out, unit, signs, out_grad, unit_grad, small, scale, threshold, key, drawn, dP, dQ, d_b, d_c):
     n, d = signs.shape
     tiny, slope, zero = small
     g = np.empty(d, dP.dtype)
@@ -183,7 +203,7 @@ def _activate_back(out, unit, signs, out_grad, unit_grad, small, scale, threshol
                 g[k] += (unit_grad[r, k] - along * unit[r, k]) / length
         if threshold > 0:
             for k in range(d):
-                kept = (bits(key, (begin + r) * d + k) >> np.uint64(32)) >= threshold
+                kept = (bits(key, drawn[r] * d + k) >> np.uint64(32)) >= threshold
                 g[k] *= scale if kept else zero
         for k in range(d):
             dP[r, k] = g[k] if signs[r, k] & 1 else slope * g[k]
