@@ -2,8 +2,10 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 from rich.console import Console
 
 from rankbench.core.plugins import Shipment
@@ -58,6 +60,19 @@ def test_a_trial_reports_its_iteration_and_ends_as_before(environment, tmp_path,
     assert [BEGUN in each for each in results[:-1]] == [True, False, False, False]
     begun = record_of(json.loads(results[0][BEGUN]))
     assert (begun.id, begun.started_at, begun.dataset) == (record.id, record.started_at, record.dataset)
+
+
+def test_a_trial_takes_no_more_memory_of_a_gpu_than_its_share(environment, tmp_path, monkeypatch):
+    bounds = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", bounds.append)
+    small = unit(environment, epochs=1)
+    for given in (replace(small, device="cuda", gpu_share=0.25), small, replace(small, device="cuda")):
+        trial = UnitTrainable.__new__(UnitTrainable)
+        planned = Planned(Shipment.of_this_process(), [given], [])
+        trial.setup({"unit": 0, "nodes": 1}, planned, environment, SweepStore(tmp_path), prunes=False)
+        while not trial.step().get("done"):  # without a GPU, the fit fails with a record
+            pass
+    assert bounds == [0.25, 1.0]
 
 
 def test_the_remaining_time_follows_the_rate_of_this_attempt(environment, now):

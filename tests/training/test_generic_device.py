@@ -6,10 +6,13 @@ import scipy.sparse as sp
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rankbench.core import devices
 from rankbench.experiment.job import configure
+from rankbench.kernels import catalogue_sum
 from rankbench.losses.spec import registered as losses
+from rankbench.training import user_catalogue
 from rankbench.training.draws import OtherItems
 from rankbench.training.negatives import NegativeSampler
 from rankbench.training.trainer import Trainer
@@ -72,6 +75,32 @@ def test_the_same_model_is_trained(X, generic, method, params, device):
     assert_allclose(found, expected, rtol=1e-9)
     for name, array in vars(model).items():
         assert_allclose(getattr(other, name), array, rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+class Largest(TorchDispatchMode):
+    """The number of elements of the largest array that an operation makes."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for each in result if isinstance(result, tuple | list) else [result]:
+            self.numbers = max(self.numbers, each.numel() if isinstance(each, torch.Tensor) else 0)
+        return result
+
+
+@pytest.mark.parametrize("method", ["softmax", "sl", "bce", "ccl", "talos", "bsl"])
+@pytest.mark.parametrize("sampler", ["uniform-all", "uniform-other"])
+def test_a_step_over_the_catalogue_has_no_array_of_all_scores(generic, monkeypatch, method, sampler):
+    generic()
+    for module in (catalogue_sum, user_catalogue):
+        monkeypatch.setattr(module, "PART", 1000)
+    X = sp.csr_array((np.random.default_rng(1).random((60, 500)) < 0.01).astype(np.float32))
+    params = configure(method, {"embedding_dim": 4, "objective": "catalogue", "sampler": sampler, "users_per_step": 60}).params
+    trainer = Trainer(X, params, losses().get(method), 3, np.float64, "cpu")
+    with Largest() as largest:
+        trainer.epoch(1, 1.0)
+    assert largest.numbers == 500 * 4  # a table; the scores of two users are fewer, and those of all are 30,000
 
 
 def test_draws_from_other_items_have_their_distribution(X):

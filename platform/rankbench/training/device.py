@@ -1,4 +1,4 @@
-"""PyTorch devices: a check that a device is usable, and the matrix inverse of closed forms on a device."""
+"""PyTorch devices: a check that a device is usable, a share of one, and the matrix inverse of closed forms on a device."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def require_device(device: str) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"--device {device}: {first_line(error)}") from None
+
+
+def keep_to_share_of_gpu(share: float) -> None:
+    """Bound the memory that this process takes of its GPU from now on."""
+    torch.cuda.set_per_process_memory_fraction(share)
 
 
 def spd_inverse_on_(A: np.ndarray, device: str) -> np.ndarray:
