@@ -1,33 +1,50 @@
-"""A training step of every graph encoder beside the plain PyTorch recipe, side by side in one process.
+"""A training step of every graph encoder beside the plain PyTorch recipe and beside the machine's own rates, in one process.
 
-    python benchmarks/encoders.py                      all encoders, on a graph of about Gowalla's size: some minutes
+    python benchmarks/encoders.py                      all encoders, on a random graph of about Gowalla's size: some minutes
     python benchmarks/encoders.py gat dgcf --scale 0.1 two of them, on a tenth of the users, items and interactions
+    python benchmarks/encoders.py --data gowalla       on the training interactions of a dataset
 
-A step is one pass over the whole graph, BPR with one negative of `--batch` positives, the encoder's own loss and all gradients,
-without the optimiser, which is the same. The recipe gathers a vector for each edge and adds it to its head by index_add_;
-LightGCN, XSimGCL, NGCF and SGL multiply by a sparse matrix instead, and GAT is torch_geometric's GATConv if that is installed.
-DGCF has one layer, because the recipe keeps 1 GB per iteration. Both sides have the same weights, and the largest difference of
-their vectors is printed. They alternate, and medians count. In a fit, PyTorch's own operations have one thread, as here on the
-side of the product; the recipe has `--threads`.
+A step is that of a fit: BPR with one negative of `--batch` positives, the encoder's own loss, all gradients and Adam. The
+recipe gathers a vector for each edge and adds it to its head by index_add_; LightGCN, XSimGCL, NGCF and SGL multiply by a
+sparse matrix instead, and GAT is torch_geometric's GATConv if that is installed. DGCF has one layer, because the recipe keeps
+1 GB per iteration. Both sides start from the same weights, and the largest difference of their vectors is printed. They
+alternate, and medians count; "least" is the quickest step, which other work on the machine disturbs less. In a fit, PyTorch's
+own operations have one thread, as here on the side of the product; the recipe has `--threads`.
+
+The bound is the time in which the machine could do what a step must do, at rates measured in the same run with `--threads`
+threads: rows gathered in any order (--dim numbers each, from a table of as many rows as there are nodes), tables read or
+written in their order, and products of a table with a square matrix, one after another. `NEEDS` counts them.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import statistics
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
+import numba
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from rankbench.core.environment import Environment
 from rankbench.core.threads import pinned
+from rankbench.data.prepare import load
+from rankbench.kernels.neighbours import empty_table, ends_with_zeros, sum_rows
+from rankbench.kernels.parallel import in_blocks
 from rankbench.models import propagation
+from rankbench.models.exchange import Alone
 from rankbench.models.spec import EmbeddingModel, registered
+from rankbench.training.batches import Rows
+from rankbench.training.learner import learner
+from rankbench.training.memory import keep_freed
+from rankbench.training.params import TrainingParams
 
 USERS, ITEMS, INTERACTIONS = 29_858, 40_981, 810_128
 Recipe = Callable[[EmbeddingModel, "Graph"], tuple[Tensor, Tensor]]
@@ -203,43 +220,148 @@ RECIPES: dict[str, Recipe] = {
 OWN_LOSSES = {"sgl": contrast_of_sgl}  # where the recipe has another
 
 
-def compare(
-    name: str, X: sp.csr_array, graph: Graph, values: dict[str, int], dim: int, batch: int, rounds: int, threads: int
-) -> None:
-    encoder, start = registered().get(name), torch.Generator().manual_seed(0)
-    vectors = [torch.randn(n, dim, generator=start) * 0.1 for n in X.shape]
+class Rates(NamedTuple):
+    """Seconds for the gather of a row, for a table that is read or written, and for its product with a square matrix."""
+
+    row: float
+    table: float
+    product: float
+
+    @classmethod
+    def measured(cls, n: int, dim: int, threads: int) -> Rates:
+        rng = np.random.default_rng(0)
+        table, other = (rng.standard_normal((n, dim), np.float32) for _ in range(2))
+        square, per_row = rng.standard_normal((dim, dim), np.float32), 32
+        ends = ends_with_zeros(rng.integers(n, size=n * per_row))
+
+        def gather(begin: int, end: int) -> None:
+            gathered(begin, end, per_row, ends, padded, other)
+
+        padded = empty_table(n, dim, table.dtype)
+        padded[:, :dim] = table
+        # Larger than the caches, as the tables of a step are together.
+        source, target = (np.ones((8, n, dim), np.float32) for _ in range(2))
+        ways = (
+            (n * per_row, gather, n),
+            (2 * 8, lambda begin, end: np.copyto(target[:, begin:end], source[:, begin:end]), n),
+            (1, lambda begin, end: np.matmul(table[begin:end], square, out=other[begin:end]), n),
+        )
+        return cls(*(min(timed(in_blocks, work, n) for _ in range(7)) / amount for amount, work, n in ways))
+
+
+def timed(function: Callable, *arguments: object) -> float:
     began = time.perf_counter()
-    model = encoder.build(X, encoder.params(**values), *vectors, torch.Generator().manual_seed(1)).train()
-    model.begin_epoch(1)
-    built = time.perf_counter() - began
-    chosen = torch.randint(X.nnz, (batch,), generator=start)
+    function(*arguments)
+    return time.perf_counter() - began
+
+
+@numba.njit(nogil=True, cache=True)
+def gathered(begin, end, per_row, ends, table, out):
+    total = np.empty(table.shape[1], table.dtype)
+    for row in range(begin, end):
+        sum_rows(ends, row * per_row, (row + 1) * per_row, table, total)
+        for c in range(out.shape[1]):
+            out[row, c] = total[c]
+
+
+# For L layers: passes over all edges, passes over the edges of the batch's nodes alone, tables of all nodes that are read or
+# written once, and products of a table with a square matrix. The last layer of a step and the first of its gradient concern the
+# batch alone. Adam reads and writes the learned vectors and both moments; where it ends the last pass, the gradient is never in
+# memory, and otherwise it is one table more.
+#   lightgcn, xsimgcl   a pass over all edges reads a table of its own and writes one
+#   sgl                 three graphs, and products of the batch's nodes with all nodes of their kind, two more for the gradient
+#   ngcf                a layer reads its input and writes S and its output; its gradient reads S, input and ∂, and writes two
+#   gat                 a layer reads x and writes H, y and ŷ; its gradient reads g, x, H, y and ŷ and writes ∂H and ∂x
+#   pinsage             a layer reads x and writes M, n and z; its gradient reads these and ∂z, and writes ∂n, ∂M and ∂x
+#   dgcf                an iteration sums along the edges and, but for the last, multiplies along them; the gradient of sums
+#                       has one pass, that of products two; shares and logits of the edges are written and read twice
+NEEDS: dict[str, Callable[[int, float], tuple[float, float, float, float]]] = {
+    "lightgcn": lambda L, contrast: (2 * (L - 1), 2, 4 * (L - 1) + 6, 0),
+    "xsimgcl": lambda L, contrast: (2 * (L - 1), 2, 4 * (L - 1) + 7, 0),
+    "sgl": lambda L, contrast: (4 * L + 2 * (L - 1), 2, 4 * (3 * L - 1) + 7, 3 * contrast),
+    "ngcf": lambda L, contrast: (2 * (L - 1), 2, 8 * (L - 1) + 7, 6 * (L - 1)),
+    "gat": lambda L, contrast: (2 * (L - 1), 2, 11 * (L - 1) + 4 + 7, 3 * L),
+    "pinsage": lambda L, contrast: (2 * (L - 1), 2, 12 * (L - 1) + 4 + 7, 9 * (L - 1) + 3),
+    "dgcf": lambda L, contrast: (10 * L - 3, 0, 12 * L + 7, 0),
+}
+LAYERS = {"gat": 2, "pinsage": 2, "dgcf": 1}  # of others, three
+
+
+def bound(name: str, model: EmbeddingModel, batch: np.ndarray, rates: Rates) -> float:
+    """Seconds that a step needs at the machine's rates; `batch` are the unique nodes of the batch."""
+    edges = model.edges.heads if hasattr(model, "edges") else model.graph
+    degree, n, dim = np.diff(edges.indptr), len(edges.indptr) - 1, model.users.shape[1]
+    layers = LAYERS.get(name, 3)
+    of_users = int(np.searchsorted(batch, len(model.users)))
+    contrasted = of_users * len(model.users) + (len(batch) - of_users) * len(model.items)
+    whole, some, tables, products = NEEDS[name](layers, contrasted / (n * dim))
+    per_edge = 8 * layers * model.p.n_intents * degree.sum() / (n * dim) if name == "dgcf" else 0
+    rows = whole * degree.sum() + some * degree[batch].sum()
+    return rows * rates.row + (tables + per_edge) * rates.table + products * rates.product
+
+
+def compare(name: str, X: sp.csr_array, graph: Graph, values: dict[str, int], given: argparse.Namespace, rates: Rates) -> None:
+    encoder, start = registered().get(name), torch.Generator().manual_seed(0)
+    vectors = [torch.randn(n, given.dim, generator=start) * 0.1 for n in X.shape]
+
+    def built() -> EmbeddingModel:
+        made = encoder.build(X, encoder.params(**values), *(each.clone() for each in vectors), torch.Generator().manual_seed(1))
+        made.train().begin_epoch(1)
+        return made
+
+    began = time.perf_counter()
+    model = built()
+    building = time.perf_counter() - began
+    other = built()
+    with torch.no_grad():
+        both = model(), RECIPES[name](other, graph)
+        difference = max(float((a - b).abs().max()) for a, b in zip(*both, strict=True))
+    fit = learner(model, TrainingParams(model=name), False, Alone())
+    adam = torch.optim.Adam(other.parameters(), lr=fit.learning_rate if hasattr(fit, "learning_rate") else 0.01)
+    chosen = torch.randint(X.nnz, (given.batch,), generator=start)
     users, items = graph.head[: X.nnz][chosen], graph.tail[: X.nnz][chosen] - X.shape[0]
-    negatives = torch.randint(X.shape[1], (batch,), generator=start)
+    negatives = torch.randint(X.shape[1], (given.batch,), generator=start)
+    some, touched = np.unique(users.numpy()), np.unique(torch.cat([items, negatives]).numpy())
 
-    def step(side: str, forward: Callable[[], tuple[Tensor, Tensor]]) -> float:
-        torch.set_num_threads(1 if side == "product" else threads)
+    def loss_of(U: Rows, V: Rows) -> Tensor:
+        u, i, j = (rows.vectors[rows.positions(ids.numpy())] for rows, ids in ((U, users), (V, items), (V, negatives)))
+        return F.softplus((u * (j - i)).sum(dim=1)).mean()
+
+    def product() -> None:
         model.zero_grad()
-        began = time.perf_counter()
-        U, V = forward()
-        loss = F.softplus((U[users] * (V[negatives] - V[items])).sum(dim=1)).mean()
-        own_loss = OWN_LOSSES.get(name) if side == "recipe" else None
-        own = own_loss(model, users, items) if own_loss else model.own_loss(users, items)
+        U, V, _ = fit.rows(some, touched)
+        own = model.own_loss(users, items)
+        loss = loss_of(U, V)
         (loss if own is None else loss + own).backward()
-        return time.perf_counter() - began
+        fit.step(1.0)
 
-    sides = {"product": model.forward, "recipe": lambda: RECIPES[name](model, graph)}
+    def recipe() -> None:
+        other.zero_grad()
+        U, V = RECIPES[name](other, graph)
+        own_loss = OWN_LOSSES.get(name)
+        own = own_loss(other, users, items) if own_loss else other.own_loss(users, items)
+        loss = loss_of(Rows(U, None), Rows(V, None))
+        (loss if own is None else loss + own).backward()
+        adam.step()
+
+    sides = {"product": product, "recipe": recipe} if given.recipe else {"product": product}
     seconds: dict[str, list[float]] = {side: [] for side in sides}
-    for turn in range(rounds + 1):
+    for turn in range(given.rounds + 1):
         for side in list(sides) if turn % 2 else list(sides)[::-1]:
-            taken = step(side, sides[side])
+            torch.set_num_threads(1 if side == "product" else given.threads)
+            taken = timed(sides[side])
             if turn:  # the first compiles
                 seconds[side].append(taken)
-    with torch.no_grad():
-        difference = max(float((a - b).abs().max()) for a, b in zip(*(forward() for forward in sides.values()), strict=True))
-    ours, recipe = (statistics.median(seconds[side]) for side in sides)
+    ours, recipes = (statistics.median(seconds.get(side, [float("nan")])) for side in ("product", "recipe"))
+    least = bound(name, model, np.concatenate([some, X.shape[0] + touched]), rates)
     label = " ".join([name, *(f"{key}={value}" for key, value in values.items())])
     apart = "noise" if name == "xsimgcl" else f"{difference:.1e}"
-    print(f"{label:24s} {ours:9.3f} {recipe:9.3f} {recipe / ours:7.1f}x {built:9.2f}   {apart}", flush=True)
+    quickest = min(seconds["product"])
+    print(
+        f"{label:24s} {ours:9.3f} {quickest:8.3f} {least:8.3f} {ours / least:6.1f} {quickest / least:6.1f}"
+        f" {recipes:9.3f} {recipes / ours:6.1f}x {building:9.2f}   {apart}",
+        flush=True,
+    )
 
 
 TASKS: tuple[tuple[str, dict[str, int]], ...] = (
@@ -260,18 +382,30 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--batch", type=int, default=2048)
     parser.add_argument("--threads", type=int, default=2, help="threads of either side")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--data", help="a dataset, by its card, instead of the random graph")
+    parser.add_argument("--recipe", action=argparse.BooleanOptionalAction, default=True, help="whether the recipe runs, too")
     given = parser.parse_args()
-    X = random_graph(given.scale)
+    X = load(given.data, Environment.from_env()).split.train if given.data else random_graph(given.scale)
     torch.sparse.check_sparse_tensor_invariants.disable()  # said, or the recipe warns of it
+    keep_freed()
     graph, peer = Graph(X), "torch_geometric" if has_geometric else "scatter operations"
     print(f"{X.shape[0]:,} x {X.shape[1]:,}, {X.nnz:,} interactions; dimension {given.dim}, batch {given.batch}")
     print(f"torch {torch.__version__}, {given.threads} threads; the recipe of GAT: {peer}")
-    print(f"{'seconds a step':24s} {'product':>9s} {'recipe':>9s} {'ratio':>8s} {'building':>9s}   largest difference")
     with pinned(given.threads):
+        rates, size = Rates.measured(sum(X.shape), given.dim, given.threads), 4 * given.dim
+        flops = 2 * sum(X.shape) * given.dim**2 / rates.product
+        rows, tables = size / rates.row, sum(X.shape) * size / rates.table
+        busy = os.getloadavg()[0]
+        print(
+            f"rows gathered {rows / 1e9:.0f} GB/s, tables in order {tables / 1e9:.0f} GB/s, products {flops / 1e9:.0f} GFLOP/s"
+        )
+        print(f"load of the machine in the last minute, this process included: {busy:.1f}")
+        print(f"{'seconds a step':24s} {'product':>9s} {'least':>8s} {'bound':>8s} {'/bound':>6s} {'least/':>6s}", end="")
+        print(f" {'recipe':>9s} {'ratio':>7s} {'building':>9s}   largest difference")
         for name, values in TASKS:
             if name in given.encoders:
-                compare(name, X, graph, values, given.dim, given.batch, given.rounds, given.threads)
+                compare(name, X, graph, values, given, rates)
 
 
 if __name__ == "__main__":
