@@ -52,6 +52,15 @@ def test_a_dry_run_lists_what_is_left_and_writes_nothing(home, capsys):
     assert not [*(home / "experiments" / "evidence").iterdir()]
 
 
+def test_a_dry_run_says_what_a_budget_is_enough_for(capsys):
+    assert _main(["reproduce", "toy/9", "--dry-run", "--budget", "2s"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line.split()[-1:] == ["ends"]] == ["printed", "search"]
+    assert (
+        next(line for line in lines if line.startswith("to the end in about 2 s on ")).count("Popularity on toy, seed 0 (") == 1
+    )
+
+
 def test_without_time_the_table_shows_what_is_published(capsys):
     assert _main(["reproduce", "toy/9", "--budget", "0s"]) == 0
     text = capsys.readouterr().out

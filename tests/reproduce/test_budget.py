@@ -129,16 +129,16 @@ def test_the_forecast_says_what_is_left_to_later_calls(home):
     found = forecast([begun, short, long], 3600.0, 2)
     assert [found.of(task) for task in (begun, short, long)] == ["goes on", "ends", "not begun"]
     first, second, third = found.lines()
-    assert first.startswith("to the end in about 1.0 h on 2 processors: 1 task, the longest ")
+    assert first.startswith("to the end in about 1.0 h on 2 processors: 1 task, that is ")
     assert (
         "(begun: 30 iterations are done) needs about 1.5 h more; the same command continues it, in 2 more calls of 1.0 h"
         in second
     )
-    assert third.startswith("not begun: 1 task, the shortest ") and third.endswith("(25 h)")
+    assert third.startswith("not begun: 1 task, that is ") and third.endswith("(25 h)")
 
 
 def test_a_fit_that_was_begun_needs_the_rest_at_its_measured_rate(home, toy):
-    """A call that was interrupted has left a checkpoint after 30 of 100 epochs, which took 60 s."""
+    """A call that was interrupted has left a checkpoint after 30 of 100 epochs of 2 s; the first took a minute more."""
     toy(
         "name: toy-table2\npublished: {paper: Toy, table: 2}\ndatasets: [synthetic]\narms:\n"
         "  - {name: BPR, method: bpr, params: {epochs: 100}, published: {synthetic: {recall@20: 0.2}}}\n"
@@ -146,12 +146,17 @@ def test_a_fit_that_was_begun_needs_the_rest_at_its_measured_rate(home, toy):
     options = ReproduceOptions(["toy/2"])
     before = agenda(options, home).tasks
     assert [task.stage for task in before] == ["printed", "seeds", "seeds"] and not any(task.begun for task in before)
-    rows = [{"iteration": epoch, "seconds": 2.0 * epoch, "loss": 1.0} for epoch in range(1, 31)]
-    state = State(30, {"U": np.ones(3)}, {"fit": {}, "curve": rows})
-    Checkpoints(home.results / "reproduce" / "checkpoints" / before[1].unit.run_id).save(state)
+    rows = [{"iteration": epoch, "seconds": 60 + 2.0 * epoch, "loss": 1.0} for epoch in range(1, 31)]
+    folder = Checkpoints(home.results / "reproduce" / "checkpoints" / before[1].unit.run_id)
+    folder.save(State(1, {"U": np.ones(3)}, {"fit": {}, "curve": rows[:1]}))
     first, *others = agenda(options, home).tasks
-    assert first.key == before[1].key and first.begun == Begun(30, 60.0) and first.seconds == 140
-    assert not any(task.begun for task in others)
+    assert first.key == before[1].key and first.begun == Begun(1, None) and not any(task.begun for task in others)
+    assert first.seconds == pytest.approx(0.99 * before[1].seconds)
+    folder.save(State(30, {"U": np.ones(3)}, {"fit": {}, "curve": rows}))
+    first, *_ = agenda(options, home).tasks
+    assert first.key == before[1].key and first.begun == Begun(30, 2.0) and first.seconds == 140
+    (folder.folder / "000030" / "values.json").write_text('{"values": {"curve": []}}')  # of a fit that says nothing
+    assert not any(task.begun for task in agenda(options, home).tasks)
 
 
 def test_the_budget_ends_in_whatever_thread_the_command_runs(tasks, home, monkeypatch):

@@ -107,16 +107,16 @@ class Checkpoints:
                 log.warning("%s: not readable (%s); the previous checkpoint is used", folder, first_line(error))
         return None
 
-    def values(self) -> tuple[int, dict[str, Any]] | None:
-        """Return number and values of the newest state that can be read, without its arrays; None if there is none. Nothing is
+    def values(self) -> dict[str, Any]:
+        """Return the values of the newest state that can be read, without its arrays; empty if there is none. Nothing is
         changed, so that another process may go on saving.
         """
         for folder in reversed(self._folders()):
             try:
-                return int(folder.name), json.loads((folder / VALUES).read_text(encoding="utf-8"))["values"]
+                return dict(json.loads((folder / VALUES).read_text(encoding="utf-8"))["values"])
             except (OSError, ValueError, KeyError, TypeError):
                 continue
-        return None
+        return {}
 
     def _of_another(self, state: State) -> str:
         """Return how the fit of a state differs from this one; empty if it does not, or if one of them is not known."""

@@ -100,17 +100,22 @@ class _Course:
 
 @dataclass(frozen=True)
 class Begun:
-    """A fit that was interrupted after `iterations` that took so many `seconds`, evaluations left out."""
+    """A fit that was interrupted after so many `iterations`. `pace`: seconds of an iteration, evaluations left out, and without
+    the first one, in which code is compiled; None if there was no other.
+    """
 
     iterations: int
-    seconds: float
+    pace: float | None
 
     @classmethod
     def read(cls, folder: Path) -> Begun | None:
         """Return how far the fit is whose checkpoints are in `folder`; None if nobody can know."""
-        saved = Checkpoints(folder).values()
-        rows = saved[1].get("curve") if saved else None
-        return cls(int(rows[-1]["iteration"]), float(rows[-1]["seconds"])) if rows else None
+        try:
+            curve = Checkpoints(folder).values()["curve"]
+            (first, began), (last, ended) = ((int(row["iteration"]), float(row["seconds"])) for row in (curve[0], curve[-1]))
+        except (LookupError, TypeError, ValueError):
+            return None
+        return cls(last, (ended - began) / (last - first) if last > first else None)
 
 
 def drive(

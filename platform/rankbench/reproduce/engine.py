@@ -26,6 +26,8 @@ from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord
 
+NAMED = 3  # tasks that are named if they were not begun
+
 
 @dataclass
 class BudgetedRun:
@@ -94,8 +96,10 @@ def run_within_budget(
                 )
                 del late[task.key]
             _work_on(more, budgeted, environment, cluster, metrics)
-    for task in late.values():
+    for task in [*late.values()][:NAMED]:
         budgeted.on_progress(f"not begun: {_needs(task, running)}")
+    if len(late) > NAMED:
+        budgeted.on_progress(f"not begun: {len(late) - NAMED:,} more tasks that had no time")
     return not (running.over or late or budgeted.left_to_others or any(task.key not in begun for task in queue))
 
 

@@ -77,9 +77,9 @@ def curves_figure(name: str, rows: Sequence[PaperRow], evidence: Evidence) -> Fi
         marks = []
         for label, (row, curve) in lines.items():
             x, y = [point[axis] for point in curve.points], [point[2] for point in curve.points]
-            marks.append(Marks(x, y, looks[label], label, size=2.4, width=1.1))
             published = Style(looks[label].colour, (3, 3))
             marks.append(Marks(x[:1], [row.published[metric]], published, label, size=0, width=0.8, across=True))
+            marks.append(Marks(x, y, looks[label], label, size=2.4, width=1.1))  # last: the legend shows its style
         ends = [curve.points[-1][axis] for _, curve in lines.values()]
         about = x_label, f"{metric}, a sample of test users"
         panels.append(Panel(rows[0].dataset, *about, marks, size=(4.4, 3.0), log_x=spans(ends)))

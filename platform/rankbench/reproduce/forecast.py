@@ -95,4 +95,4 @@ def _name(task: Task) -> str:
 
 def _named(tasks: Sequence[Task], which: str) -> str:
     shown = "; ".join(f"{_name(task)} ({rough(task.seconds)})" for task in tasks[:NAMED] if task.seconds)
-    return f", {which} {shown}" if shown else ""
+    return f", {which if len(tasks) > 1 else 'that is'} {shown}" if shown else ""

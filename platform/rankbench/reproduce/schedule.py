@@ -113,9 +113,9 @@ def tasks(
 ) -> list[Task]:
     """Return what is not measured yet, in the order in which it is best done. `studies`: with their datasets. `search_seconds`:
     the training time that each search may use; one that ended at a smaller bound is continued. What an earlier call has begun
-    comes first, whatever its stage. `runs_here`: the stamps of the
-    fits whose values per user are on this machine; with them, fits that were measured elsewhere are tasks of the stage "again".
-    The data must be available, unless `size_of` tells their sizes; a task whose size is not known has 0 seconds.
+    comes first, whatever its stage. `runs_here`: the stamps of the fits whose values per user are on this machine; with them,
+    fits that were measured elsewhere are tasks of the stage "again". The data must be available, unless `size_of` tells their
+    sizes; a task whose size is not known has 0 seconds.
     """
     size_of = size_of or (lambda card: Size.of(prepare(card, environment)))
     result: list[Task] = []
@@ -160,10 +160,11 @@ def tasks(
 
 
 def _seconds_left(unit: Unit, begun: Begun) -> float:
-    """The seconds of the iterations that are left, at the rate of those that are done."""
+    """The seconds of the iterations that are left, at the pace of those that are done, or else by the estimate of the unit."""
     first = unit.job.configs[0]
     assert isinstance(first.spec, Iterative), "no other fit has checkpoints"
-    return (first.spec.limit(first.params) - begun.iterations) * begun.seconds / max(begun.iterations, 1)
+    limit = first.spec.limit(first.params)
+    return (limit - begun.iterations) * (unit.cost / limit if begun.pace is None else begun.pace)
 
 
 def _seconds_of(fits: Iterable[RequiredFit], evidence: Evidence) -> float | None:
