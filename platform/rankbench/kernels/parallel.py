@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,8 @@ from rankbench.fitting.thread_pool import threads_of
 
 ROWS = 2048  # rows of a block that stays in the cache
 _SMALL = 1 << 16  # amount of work below which starting a thread costs more than it saves
+_BLOCK = 1 << 20  # numbers that a block reads at least, so that handing it to a thread is cheap beside them
+_BLOCKS = 32  # largest number of blocks: a thread that is free takes over those of a delayed one
 
 
 def in_parallel(kernel: Callable, n: int, work: int, *arrays) -> None:
@@ -33,3 +35,22 @@ def in_blocks(function: Callable[[int, int], Any], n: int, cut: int = 0) -> list
     """
     blocks = list(pairwise([*range(0, cut, ROWS), *range(cut, n, ROWS), n]))
     return list(threads_of(numba.get_num_threads()).map(lambda block: function(*block), blocks))
+
+
+def even_blocks(work: np.ndarray, cut: int = 0) -> list[tuple[int, int]]:
+    """Ranges of rows of about equal work for the threads of the fit. `work` (n + 1,) are the numbers that the rows before each
+    one read. No block has rows before `cut` and after it.
+    """
+    total = int(work[-1])
+    n = 1 if numba.get_num_threads() == 1 else min(_BLOCKS, -(-total // _BLOCK))
+    cuts = np.searchsorted(work, np.linspace(0, total, n + 1)).tolist()
+    return [(begin, end) for begin, end in pairwise(sorted([0, *cuts, cut, len(work) - 1])) if begin < end]
+
+
+def over(blocks: Sequence[tuple[int, ...]], kernel: Callable[..., None], *arguments: Any) -> None:
+    """Call kernel(*block, *arguments) for every block, on the threads of the fit."""
+    if len(blocks) == 1 or numba.get_num_threads() == 1:
+        for block in blocks:
+            kernel(*block, *arguments)
+    else:
+        list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arguments), blocks))

@@ -16,23 +16,19 @@ worker, and zeros: the sum over the workers is the gradient, as for all paramete
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
-from rankbench.fitting.thread_pool import threads_of
 from rankbench.kernels.graph_rows import first_rows, last_rows, next_rows
 from rankbench.kernels.neighbours import empty_table, ends_with_zeros
+from rankbench.kernels.parallel import even_blocks, over
 from rankbench.models.exchange import Alone, Exchange
-
-BLOCKS = 32  # number of blocks of rows, the same for any number of threads; other threads take over the blocks of a delayed one
 
 
 def propagate(graph: Graph, U: Tensor, V: Tensor, weights: Sequence[float], scaled: bool = True) -> tuple[Tensor, Tensor]:
@@ -79,11 +75,6 @@ class Graph:
         self.indices = ends_with_zeros(np.concatenate([X.indices + np.int32(self.n_users), Xt.indices]))
         # A node without neighbours has scale 1, so that its own row stays finite.
         self.scale = torch.from_numpy(np.maximum(np.diff(self.indptr), 1) ** -0.5)[:, None]
-        # The cost of a row: its neighbours, and reading and writing the row itself.
-        cost = self.indptr + 2 * np.arange(self.n_nodes + 1)
-        cuts = np.searchsorted(cost, np.linspace(0, cost[-1], BLOCKS + 1)).tolist()
-        # A block has users or items only, whose owners are counted apart.
-        self.blocks = [(begin, end) for begin, end in pairwise(sorted([*cuts, self.n_users])) if begin < end]
         self._scales: dict[tuple[torch.dtype, bool], Tensor] = {}
         self._matrices: dict[tuple[torch.device, torch.dtype, bool], tuple[Tensor, Tensor]] = {}
 
@@ -109,30 +100,37 @@ class Graph:
         empty = torch.empty_like if self.exchange.size == 1 else torch.zeros_like
         out = empty(U), empty(V)
         h, spare = (empty_table(self.n_nodes, U.shape[1], rows.dtype) for _ in range(2))
-        whole, own = [(*block, 1) for block in self.blocks], [self._own(*block) for block in self.blocks]
+        blocks = self.blocks(U.shape[1])
+        whole, own = [(*block, 1) for block in blocks], [self._own(*block) for block in blocks]
         E, numbers = [(tensor.numpy(),) for tensor in (U, V)], [rows.dtype.type(weight) for weight in weights]
-        self.each(first_rows, whole, E, rows, numbers[-1], h)
+        self.over(whole, first_rows, E, rows, numbers[-1], h)
         given = self.indptr, self.indices, rows
         for weight in numbers[-2:0:-1]:
-            self.each(next_rows, own, E, *given, weight, h, spare)
+            self.over(own, next_rows, E, *given, weight, h, spare)
             target = torch.from_numpy(spare)
             self.exchange.complete((target[: self.n_users], target[self.n_users :]))
             h, spare = spare, h
         sides = [(*side, tensor.numpy()) for side, tensor in zip(E, out, strict=True)]
-        self.each(last_rows, own, sides, *given, numbers[0], h)
+        self.over(own, last_rows, sides, *given, numbers[0], h)
         return out
 
-    def each(
-        self, kernel: Callable[..., None], blocks: Iterable[tuple[int, ...]], sides: Sequence[Any], *arguments: Any
+    def blocks(self, width: int) -> list[tuple[int, int]]:
+        """Ranges of nodes for the threads of the fit, users or items only, where a node reads its neighbours' rows of `width`
+        numbers, and reads and writes its own.
+        """
+        return even_blocks(width * (self.indptr + 2 * np.arange(self.n_nodes + 1)), self.n_users)
+
+    def over(
+        self, blocks: Sequence[tuple[int, ...]], kernel: Callable[..., None], sides: Sequence[Any], *arguments: Any
     ) -> None:
         """Call kernel(*block, offset, *side, *arguments) for blocks of users and of items, whose own arguments `sides` has."""
-        pool, offsets = threads_of(numba.get_num_threads()), (0, self.n_users)
+        offsets = 0, self.n_users
 
-        def call(block):
+        def call(*block: int) -> None:
             side = int(block[0] >= self.n_users)
             kernel(*block, offsets[side], *sides[side], *arguments)
 
-        list(pool.map(call, blocks))
+        over(blocks, call)
 
     def by_matrix(self, weights: tuple[float, ...], U: Tensor, V: Tensor, scaled: bool = True) -> tuple[Tensor, Tensor]:
         """The polynomial by products with the sparse matrices R and Rᵀ, or X and Xᵀ, on any device.

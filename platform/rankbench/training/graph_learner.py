@@ -15,19 +15,16 @@ sums, E and Adam's moments have 32.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import cycle, pairwise
-from typing import Any
+from collections.abc import Sequence
+from itertools import cycle
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from rankbench.fitting.thread_pool import threads_of
 from rankbench.kernels.graph_rows import adam_rows, chosen_rows, few_gradients, first_rows, next_gradients, next_rows
 from rankbench.kernels.neighbours import Precision, empty_table
-from rankbench.models.propagation import BLOCKS
+from rankbench.kernels.parallel import even_blocks, over
 from rankbench.models.spec import EmbeddingModel
 from rankbench.training.adam import BETAS
 from rankbench.training.batches import Rows
@@ -48,7 +45,7 @@ class GraphLearner:
         number, width = self.E[0].dtype, self.E[0].shape[1]
         self.weights = [number.type(weight) for weight in encoder.polynomial]
         self.scale = self.graph.scale.numpy()[:, 0].astype(number)
-        self.degree = np.diff(self.graph.indptr)
+        self.degree, self.blocks = np.diff(self.graph.indptr), self.graph.blocks(width)
         n = self.graph.n_nodes
         self.start, self.few, *self.spare = (empty_table(n + 1, width, number, precision) for _ in range(4))
         self.started = False  # whether `start` has the rows of the current E
@@ -60,18 +57,18 @@ class GraphLearner:
             items = None
         self.nodes = np.concatenate([users, graph.n_users + (np.arange(n_items) if items is None else items)])
         E = [(table,) for table in self.E]
-        whole = [(*block, 1) for block in graph.blocks]
+        whole = [(*block, 1) for block in self.blocks]
         if not self.started:
-            graph.each(first_rows, whole, E, self.scale, self.weights[-1], self.start)
+            graph.over(whole, first_rows, E, self.scale, self.weights[-1], self.start)
             self.started = True
         given, h = (graph.indptr, graph.indices, self.scale), self.start
         for weight, table in zip(self.weights[-2:0:-1], cycle(self.spare), strict=False):
-            graph.each(next_rows, whole, E, *given, weight, h, table)
+            graph.over(whole, next_rows, E, *given, weight, h, table)
             h = table
         out = np.empty((len(self.nodes), self.E[0].shape[1]), self.E[0].dtype)
         for side, (begin, end) in enumerate(((0, len(users)), (len(users), len(out)))):
-            blocks = self._parts(begin, end)
-            _in_parallel(chosen_rows, blocks, side * graph.n_users, self.E[side], self.nodes, out, *given, self.weights[0], h)
+            own = side * graph.n_users, self.E[side]
+            over(self._parts(begin, end), chosen_rows, *own, self.nodes, out, *given, self.weights[0], h)
         self.scored = [torch.from_numpy(part).requires_grad_() for part in (out[: len(users)], out[len(users) :])]
         self.read: list[Tensor] = []
         return Rows(self.scored[0], users), Rows(self.scored[1], items), self.scored[1].detach()
@@ -88,24 +85,24 @@ class GraphLearner:
         if self.read:
             own += _gradient(self.read)
         self.place[self.nodes] = np.arange(1, len(G) + 1, dtype=np.int32)
-        _in_parallel(few_gradients, self._parts(0, len(G)), self.nodes, self.scale, self.weights[-1], G, self.few)
+        over(self._parts(0, len(G)), few_gradients, self.nodes, self.scale, self.weights[-1], G, self.few)
         given, h = (graph.indptr, graph.indices, self.scale, self.place, self.degree.max(initial=0)), self.few
         for weight, table in zip(self.weights[-2:0:-1], cycle(self.spare), strict=False):
-            _in_parallel(next_gradients, graph.blocks, *given, h is self.few, h, weight, G, table)
+            over(self.blocks, next_gradients, *given, h is self.few, h, weight, G, table)
             h = table
         self.steps += 1
         correction = math.sqrt(1 - BETAS[1] ** self.steps)
         rate = self.learning_rate * factor * correction / (1 - BETAS[0] ** self.steps)
         adam = tuple(G.dtype.type(x) for x in (1 - BETAS[0], 1 - BETAS[1], rate, self.eps * correction, self.decay))
         sides = [(table, *moments) for table, moments in zip(self.E, self.moments, strict=True)]
-        graph.each(adam_rows, graph.blocks, sides, *given, h is self.few, h, own, self.weights[-1], adam, self.start)
+        graph.over(self.blocks, adam_rows, sides, *given, h is self.few, h, own, self.weights[-1], adam, self.start)
         self.place[self.nodes] = 0
 
     def _parts(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Ranges of the batch's nodes from `begin` to `end`, of about equal work."""
-        work = np.concatenate([[0], np.cumsum(self.degree[self.nodes[begin:end]] + 2)])
-        cuts = begin + np.searchsorted(work, np.linspace(0, work[-1], BLOCKS + 1))
-        return [(first, last) for first, last in pairwise(cuts.tolist()) if first < last]
+        reads = self.E[0].shape[1] * (self.degree[self.nodes[begin:end]] + 2)
+        blocks = even_blocks(np.concatenate([[0], np.cumsum(reads)]))
+        return [(begin + first, begin + last) for first, last in blocks]
 
     def of_users(self) -> list[Tensor]:
         return []
@@ -131,7 +128,3 @@ def _gradient(tensors: Sequence[Tensor]) -> np.ndarray:
     return np.concatenate(
         [np.zeros(each.shape, each.detach().numpy().dtype) if each.grad is None else each.grad.numpy() for each in tensors]
     )
-
-
-def _in_parallel(kernel: Callable[..., None], blocks: Iterable[tuple[int, int]], *arguments: Any) -> None:
-    list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arguments), blocks))
