@@ -118,7 +118,7 @@ def test_what_another_command_has_measured_since_is_not_fitted_again(home, monke
     monkeypatch.setattr("rankbench.reproduce.engine._fit", lambda batch, *rest: ran.extend(task.labels for task in batch))
     measure(next(fit for fit in fits if fit.config.method == "ease"), Evidence(plan.evidence.folder), home, paper_tables(home))
     budgeted = BudgetedRun(plan.evidence, None, lambda line: None, lambda *sent: None)
-    assert run_within_budget(lambda: plan.tasks, budgeted, home, SimpleNamespace(cpus=1), {}, None)
+    assert run_within_budget(lambda: plan.tasks, budgeted, home, SimpleNamespace(cpus=1, gpus=0), {}, None)
     assert ran == ["Popularity"]
 
 

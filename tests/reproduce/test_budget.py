@@ -21,7 +21,7 @@ from rankbench.reproduce.options import ReproduceOptions
 from rankbench.reproduce.schedule import Task, in_time, next_batch
 from rankbench.sweeps.running import OutOfTime, Running
 
-CLUSTER = SimpleNamespace(cpus=1)
+CLUSTER = SimpleNamespace(cpus=1, gpus=0)
 
 
 @pytest.fixture
@@ -78,10 +78,17 @@ def test_the_longest_fits_begin_first_and_short_ones_fill_the_end(seconds, cpus,
     assert [task.seconds for task in found] == running and len(found) + len(late) == 4 and took == last
 
 
-def timed(seconds, cpus=1, stage="printed", begun=None, label="a row"):
+def timed(seconds, cpus=1, stage="printed", begun=None, label="a row", gpus=0):
     """A task of one fit."""
     fit = SimpleNamespace(key=(label, seconds), seed=0, rows=[])
-    return Task(stage, "toy", (fit,), SimpleNamespace(cpus=cpus), seconds=seconds, begun=begun)
+    return Task(stage, "toy", (fit,), SimpleNamespace(cpus=cpus, gpus=gpus), seconds=seconds, begun=begun)
+
+
+def test_fits_that_share_a_gpu_wait_for_each_other():
+    four_on_a_gpu = [timed(40, gpus=0.25) for _ in range(8)]
+    assert [len(each) for each in in_time(four_on_a_gpu, 50, 16, 1)[:2]] == [4, 4]
+    assert in_time(four_on_a_gpu, 80, 16, 1)[2] == 80 and in_time(four_on_a_gpu, 80, 16, 2)[2] == 40
+    assert in_time(four_on_a_gpu, 80, 2, 1)[2] == 80
 
 
 def test_fits_that_go_on_leave_the_other_processors_to_all_later_stages():
@@ -118,7 +125,7 @@ def test_the_forecast_is_what_happens_if_fits_take_as_long_as_estimated(home, mo
     monkeypatch.setattr("rankbench.reproduce.engine.fresh", lambda task, *rest: task)
     monkeypatch.setattr(Running, "seconds_left", property(lambda running: budget - now[0]))
     budgeted = BudgetedRun(Evidence(home.results / "evidence"), None, lambda line: None, lambda *sent: None)
-    run_within_budget(lambda: queue, budgeted, home, SimpleNamespace(cpus=cpus), {}, budget)
+    run_within_budget(lambda: queue, budgeted, home, SimpleNamespace(cpus=cpus, gpus=0), {}, budget)
     assert {task.seconds for task in expected.ends} == {task.seconds for task in ended}
     assert {task.seconds for task, _ in expected.goes_on} == {task.seconds for task in cut}
     assert len(expected.ends) + len(expected.goes_on) + len(expected.not_begun) == 12

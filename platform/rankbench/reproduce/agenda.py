@@ -241,7 +241,7 @@ def reproduce(
                 complete = run_alone(plan.named_rows, *how)
             else:
                 cpus = None if options.address else cluster.cpus
-                for line in forecast(plan.tasks, budget, cluster.cpus).lines():
+                for line in forecast(plan.tasks, budget, cluster.cpus, cluster.gpus).lines():
                     told(line)
                 complete = run_within_budget(lambda: plan.tasks_left(environment, cpus), *how)
     finally:

@@ -69,13 +69,13 @@ def run_within_budget(
     begin. When nothing else is left, one more begins on each processor, and is interrupted at the deadline; a call that is made
     later goes on from its last checkpoint first.
     """
-    queue = list(tasks_left())
+    queue, room = list(tasks_left()), (cluster.cpus, cluster.gpus)
     running, begun, late = budgeted.running, set[tuple[object, ...]](), dict[tuple[object, ...], Task]()
     with _until(deadline, running):
         while running.seconds_left > 0:
             if not queue:  # fits took less time than estimated, so that others have time now
                 late = {key: task for key, task in late.items() if fresh(task, budgeted.evidence, budgeted.search_seconds)}
-                queue = in_time([*late.values()], running.seconds_left, cluster.cpus)[0]
+                queue = in_time([*late.values()], running.seconds_left, *room)[0]
                 late = {key: task for key, task in late.items() if not any(task is other for other in queue)}
             if not queue:
                 break
@@ -83,13 +83,13 @@ def run_within_budget(
             queue = [task for task in queue if not any(task is other for other in batch)]
             batch = [left for task in batch if task.key not in begun
                      and (left := fresh(task, budgeted.evidence, budgeted.search_seconds))]  # fmt: skip
-            batch, too_long, _ = in_time(batch, running.seconds_left, cluster.cpus)
+            batch, too_long, _ = in_time(batch, running.seconds_left, *room)
             late |= {task.key: task for task in too_long}
             begun |= {task.key for task in batch}
             if _work_on(batch, budgeted, environment, cluster, metrics):
                 queue = list(tasks_left())
         shortest = sorted((task for task in late.values() if task.unit is not None), key=lambda task: task.seconds)
-        if running.seconds_left > 0 and (more := shortest[: slots(shortest, cluster.cpus)]):
+        if running.seconds_left > 0 and (more := shortest[: slots(shortest, *room)]):
             for task in more:
                 budgeted.on_progress(
                     f"{_needs(task, running)}; it begins as nothing shorter is left, and the same command continues it"

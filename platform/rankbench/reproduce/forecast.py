@@ -50,7 +50,7 @@ class Forecast:
         return lines
 
 
-def forecast(tasks: Sequence[Task], seconds: float | None, cpus: int) -> Forecast:
+def forecast(tasks: Sequence[Task], seconds: float | None, cpus: int, gpus: int = 1) -> Forecast:
     """Follow `run_within_budget` by the estimates of the tasks. What a search will choose is not known, and not in it."""
     budget = math.inf if seconds is None else seconds
     found = Forecast(budget, cpus, 0.0)
@@ -59,7 +59,7 @@ def forecast(tasks: Sequence[Task], seconds: float | None, cpus: int) -> Forecas
         left = budget - passed
         batch = next_batch(queue, left)
         queue = [task for task in queue if not any(task is other for other in batch)]
-        running, too_long, took = in_time(batch, left, cpus)
+        running, too_long, took = in_time(batch, left, cpus, gpus)
         late += too_long
         for task in running:
             if task.begun and task.seconds > left:
@@ -69,7 +69,7 @@ def forecast(tasks: Sequence[Task], seconds: float | None, cpus: int) -> Forecas
         passed += took
     left = budget - passed
     shortest = sorted((task for task in late if task.unit is not None), key=lambda task: task.seconds)
-    begin = shortest[: slots(shortest, cpus)] if left > 0 else []
+    begin = shortest[: slots(shortest, cpus, gpus)] if left > 0 else []
     found.goes_on.extend((task, max(task.seconds - left, 0.0)) for task in begin)
     found.not_begun.extend(task for task in (*late, *queue) if not any(task is each for each in begin))
     return replace(found, takes=passed)

@@ -273,7 +273,7 @@ def next_batch(queue: Sequence[Task], seconds: float) -> list[Task]:
     return batch or [queue[0]]
 
 
-def in_time(batch: Sequence[Task], seconds: float, cpus: int) -> tuple[list[Task], list[Task], float]:
+def in_time(batch: Sequence[Task], seconds: float, cpus: int, gpus: int = 1) -> tuple[list[Task], list[Task], float]:
     """Split tasks into those that run within `seconds` on `cpus` processors, in their order, and those that have no time.
     Returns also the seconds until the last one ends, all by the estimates.
 
@@ -281,7 +281,7 @@ def in_time(batch: Sequence[Task], seconds: float, cpus: int) -> tuple[list[Task
     end, but only if it takes at most half of the seconds: estimates are right within a factor of two, and a small budget should
     measure several rows. Longer ones follow, if they can end. A search always runs: it consists of many fits.
     """
-    free = [0.0] * slots(batch, cpus)
+    free = [0.0] * slots(batch, cpus, gpus)
     running, late, last = [], [], 0.0
 
     def turn(task: Task) -> tuple[bool, bool, float]:
@@ -298,6 +298,9 @@ def in_time(batch: Sequence[Task], seconds: float, cpus: int) -> tuple[list[Task
     return running, late, min(last, seconds)
 
 
-def slots(batch: Sequence[Task], cpus: int) -> int:
-    """How many of the tasks run side by side."""
-    return max(1, cpus // max((task.unit.cpus for task in batch if task.unit), default=cpus))
+def slots(batch: Sequence[Task], cpus: int, gpus: int = 1) -> int:
+    """How many of the tasks run side by side; `gpus`: of the machine, if some of them use one."""
+    units = [task.unit for task in batch if task.unit]
+    on_cpus = cpus // max((unit.cpus for unit in units), default=cpus)
+    share = max((unit.gpus for unit in units), default=0)
+    return max(1, min(on_cpus, int(gpus / share + 1e-9)) if share else on_cpus)  # 1 / 0.1 is below 10 in some roundings
