@@ -66,7 +66,8 @@ class Trainer:
             loss = replace(loss, similarity=self.p.similarity)
         self.X, self.loss, self.seed, self.device = X, loss, seed, torch.device(device)
         p = self.p
-        self.users = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        self.degree = np.diff(X.indptr)
+        self.users = np.repeat(np.arange(X.shape[0]), self.degree)
         self.items = X.indices.astype(np.int64)
         self.encoder = self._encoder(np.dtype(dtype)).to(self.device)
         if self.encoder.graph is not None:
@@ -79,10 +80,10 @@ class Trainer:
             sizes = Sizes(*X.shape, self.encoder.width)
             self.state = loss.state(given.loss, sizes, self._generator("state")).to(self.device, self.encoder.users.dtype)
             self.state_adam = DenseAdam(self.state.groups(p.learning_rate))
-        self.n_active = int(np.count_nonzero(np.diff(X.indptr)))
+        self.n_active = int(np.count_nonzero(self.degree))
         share = len(self.users) / max(1, self.n_active)
         # The weights of interactions have mean 1 and the same sum for each user.
-        self.weight = share / np.maximum(np.diff(X.indptr), 1) if p.reduction == "user" else None
+        self.weight = share / np.maximum(self.degree, 1) if p.reduction == "user" else None
         lists = "all_positives" in loss.needs and p.objective == "sampled" and not compiled(self.device)
         self.own_there = OwnItemsThere(X, self.device) if lists else None
 
@@ -109,7 +110,7 @@ class Trainer:
         p = self.p
         if not p.reference_batch:
             return 1.0
-        active = max(1, np.count_nonzero(np.diff(self.X.indptr)))
+        active = max(1, np.count_nonzero(self.degree))
         rows = p.users_per_step * len(self.users) / active if p.objective == "catalogue" else p.batch_size
         return math.sqrt(min(rows, len(self.users)) / p.reference_batch)
 
@@ -168,10 +169,11 @@ class Trainer:
                 starts.pop()  # the rows of the batch are its negatives: one or two would have none, or a single one
             yield from np.split(order, starts[1:])
             return
-        order = random.permutation(np.flatnonzero(np.diff(self.X.indptr)))
+        order = random.permutation(np.flatnonzero(self.degree))
         for start in range(0, len(order), p.users_per_step):
             users = np.sort(order[start : start + p.users_per_step])
-            yield np.concatenate([np.arange(*self.X.indptr[user : user + 2]) for user in users])
+            stop, n = self.X.indptr[users + 1], self.degree[users]
+            yield np.arange(n.sum()) + np.repeat(stop - n.cumsum(), n)
 
     def _there(self, parts: list[np.ndarray]) -> Iterable[tuple[Tensor, Tensor] | None]:
         """The users and items of each batch of an epoch, copied to the device at once."""
