@@ -1,4 +1,4 @@
-"""Encoders over edges have the same bits for any number of threads, in value and gradient."""
+"""Encoders over graphs have the same bits for any number of threads, in value and gradient."""
 
 import pytest
 import torch
@@ -8,8 +8,14 @@ from rankbench.core.threads import pinned
 from rankbench.models.dgcf import DGCF, dgcf
 from rankbench.models.gat import GAT, gat
 from rankbench.models.pinsage import PinSage, pinsage
+from rankbench.models.xsimgcl import XSimGCL, xsimgcl
 
-ENCODERS = {"dgcf": (dgcf, DGCF(2, 4)), "gat": (gat, GAT(2, 2)), "pinsage": (pinsage, PinSage())}
+ENCODERS = {
+    "dgcf": (dgcf, DGCF(2, 4)),
+    "gat": (gat, GAT(2, 2)),
+    "pinsage": (pinsage, PinSage()),
+    "xsimgcl": (xsimgcl, XSimGCL()),
+}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -62,7 +62,9 @@ def contrast_by_loops(p, finals, layers, groups=None):
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize(("n_layers", "contrast_layer"), [(3, 2), (2, 1), (3, 3), (1, 1)])
-def test_vectors_contrast_and_gradients_are_the_dense_ones(noise, n_layers, contrast_layer):
+@pytest.mark.parametrize("width", [5, 16])  # the latter is computed in blocks
+def test_vectors_contrast_and_gradients_are_the_dense_ones(monkeypatch, noise, n_layers, contrast_layer, width):
+    monkeypatch.setitem(globals(), "WIDTH", width)
     p = dataclasses.replace(P, noise=noise, n_layers=n_layers, contrast_layer=contrast_layer)
     weights = [torch.tensor(np.random.default_rng(2).normal(size=(n, WIDTH))) for n in X.shape]
     encoder = build(p, seed=5)
@@ -76,6 +78,18 @@ def test_vectors_contrast_and_gradients_are_the_dense_ones(noise, n_layers, cont
     (own + sum((w * side).sum() for w, side in zip(weights, found, strict=True))).backward()
     (wanted + sum((w * side).sum() for w, side in zip(weights, expected, strict=True))).backward()
     torch.testing.assert_close([encoder.users.grad, encoder.items.grad], [side.grad for side in start])
+
+
+def test_some_nodes_have_the_vectors_and_gradients_that_they_have_among_all(monkeypatch):
+    monkeypatch.setitem(globals(), "WIDTH", 16)
+    nodes, found = np.union1d(USERS, N_USERS + ITEMS), []
+    for some in (False, True):
+        encoder = build(P, seed=5)
+        scored = encoder.rows(nodes) if some else torch.cat(encoder())[nodes]
+        weight = torch.tensor(np.random.default_rng(2).normal(size=scored.shape))
+        loss = encoder.own_loss(USERS, ITEMS) + (weight * scored).sum()
+        found.append([scored, loss, *torch.autograd.grad(loss, [encoder.users, encoder.items])])
+    torch.testing.assert_close(*found)
 
 
 def test_a_contrast_of_groups_compares_the_nodes_of_each_group():

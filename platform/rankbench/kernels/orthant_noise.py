@@ -83,22 +83,26 @@ def _mixed(x):
 
 # `reassoc` lets the sum of squares be one of vectors, whose order the compiler fixes.
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def add_noise(given, length, key, result):
+    """Set the row `result` to the row `given` with noise of `length` that `key`, uint64, determines."""
+    n = len(given)
+    unit, half, zero = given.dtype.type(2.0**-23), given.dtype.type(0.5), given.dtype.type(0)
+    low, high = np.uint32(key), np.uint32(key >> np.uint64(32))
+    square = zero
+    for k in range(n):
+        x = _mixed(np.uint32(_mixed(np.uint32(np.uint32(k) ^ low)) ^ high))
+        # 23 bits and a half: exact in float32, and never 0.
+        delta = (given.dtype.type(np.int32(x >> np.uint32(9))) + half) * unit
+        square += delta * delta
+        result[k] = delta
+    scale = length / np.sqrt(square)
+    for k in range(n):
+        v = given[k]
+        step = scale * result[k]
+        result[k] = v + (step if v > zero else (-step if v < zero else zero * v))
+
+
+@numba.njit(nogil=True, cache=True)
 def _add(rows, length, seed, out, start, stop):
-    n = rows.shape[1]
-    unit, half, zero = rows.dtype.type(2.0**-23), rows.dtype.type(0.5), rows.dtype.type(0)
     for row in range(start, stop):
-        key = bits(seed, row)
-        low, high = np.uint32(key), np.uint32(key >> np.uint64(32))
-        given, result = rows[row], out[row]
-        square = zero
-        for k in range(n):
-            x = _mixed(np.uint32(_mixed(np.uint32(np.uint32(k) ^ low)) ^ high))
-            # 23 bits and a half: exact in float32, and never 0.
-            delta = (rows.dtype.type(np.int32(x >> np.uint32(9))) + half) * unit
-            square += delta * delta
-            result[k] = delta
-        scale = length / np.sqrt(square)
-        for k in range(n):
-            v = given[k]
-            step = scale * result[k]
-            result[k] = v + (step if v > zero else (-step if v < zero else zero * v))
+        add_noise(rows[row], length, bits(seed, row), out[row])

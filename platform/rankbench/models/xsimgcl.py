@@ -17,17 +17,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rankbench.core.devices import compiled
 from rankbench.core.errors import require
 from rankbench.core.params import Choice, Fixed, Params, Range, param
+from rankbench.core.simd import LANES
 from rankbench.kernels.orthant_noise import with_noise
 from rankbench.kernels.rows import take_rows
 from rankbench.models.contrast import contrast
 from rankbench.models.propagation import Graph, propagate
 from rankbench.models.spec import EmbeddingModel, model
+from rankbench.models.xsimgcl_rows import xsimgcl_rows
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,18 @@ class XSimGCLModel(EmbeddingModel):
     def __init__(self, graph: Graph, p: XSimGCL, users: Tensor, items: Tensor, generator: torch.Generator):
         super().__init__(users, items)
         self.graph, self.p, self.generator = graph, p, generator
-        self.views: tuple[tuple[Tensor, Tensor], ...] = ()  # kept by `forward` until `own_loss` uses them
+        # Kept by `forward` until `own_loss` uses them, with the ids that their rows belong to; None: all.
+        self.views: tuple[tuple[Tensor, Tensor], ...] = ()
+        self.scored: tuple[Tensor, Tensor] | None = None
 
     def forward(self) -> tuple[Tensor, Tensor]:
         n_layers = self.p.n_layers
         if not self.training:
             return propagate(self.graph, self.users, self.items, [0.0] + [1 / n_layers] * n_layers)
+        if self.in_blocks:
+            vectors = self.rows(np.arange(self.graph.n_nodes))
+            users, items = vectors.split([len(self.users), len(self.items)])
+            return users, items
         U, V = self.users, self.items
         layers = []
         for _ in range(n_layers):
@@ -68,12 +78,31 @@ class XSimGCLModel(EmbeddingModel):
             layers.append((U, V))
         users, items = (sum(side[1:], start=side[0]) / n_layers for side in zip(*layers, strict=True))
         self.views = (users, layers[self.p.contrast_layer - 1][0]), (items, layers[self.p.contrast_layer - 1][1])
+        self.scored = None
         return users, items
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether the loops for some rows serve: on the CPU, for one worker and vectors whose width suits them."""
+        device, width = self.users.device, self.users.shape[1]
+        return compiled(device) and not self.graph.shared(device) and width % LANES == 0
+
+    def rows(self, nodes: np.ndarray) -> Tensor:
+        """The scored vectors of some nodes, ascending int64 (m,), in training mode. The own loss knows the same nodes alone."""
+        drawn = torch.randint(2**62, (self.p.n_layers, 2), generator=self.generator).tolist()
+        given = self.p.noise, self.p.contrast_layer, self.users, self.items
+        both = xsimgcl_rows(self.graph, nodes, drawn, *given)
+        n = int(np.searchsorted(nodes, len(self.users)))
+        self.scored = torch.from_numpy(nodes[:n]), torch.from_numpy(nodes[n:] - len(self.users))
+        self.views = tuple((final, layer) for final, layer in zip(*(each.tensor_split([n]) for each in both), strict=True))
+        return both[0]
 
     def own_loss(self, users: Tensor, items: Tensor) -> Tensor:
         views, self.views = self.views, ()
-        contrasts = [self.contrast(*view, ids.unique()) for view, ids in zip(views, (users, items), strict=True)]
-        return self.p.aux_weight * sum(contrasts)
+        wanted = [ids.unique() for ids in (users, items)]
+        if self.scored:
+            wanted = [torch.searchsorted(scored, ids) for scored, ids in zip(self.scored, wanted, strict=True)]
+        return self.p.aux_weight * sum(self.contrast(*view, ids) for view, ids in zip(views, wanted, strict=True))
 
     def contrast(self, final: Tensor, layer: Tensor, ids: Tensor) -> Tensor:
         losses = []
