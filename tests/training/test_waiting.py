@@ -12,6 +12,8 @@ from rankbench.experiment.job import configure
 from rankbench.losses.spec import registered as losses
 from rankbench.models.propagation import Graph
 from rankbench.training import trainer
+from rankbench.training.autoencoders.multivae import batches, start_weights
+from rankbench.training.autoencoders.network import Network
 
 ADAM = torch.optim.Adam
 ONLY_THE_ORDER = {
@@ -61,14 +63,17 @@ def meta(monkeypatch):
     monkeypatch.setattr(Graph, "_sides", dense)
 
 
-def copies_of_an_epoch(method, params):
-    """The copies of an epoch, up to the one number that is read at its end, and the number of its steps."""
+def interactions():
     rng = np.random.default_rng(5)
     dense = rng.random((40, 30)) < rng.random((40, 1)) * 0.4
     dense[:, 0] = True
+    return sp.csr_array(dense.astype(np.float32))
+
+
+def copies_of_an_epoch(method, params):
+    """The copies of an epoch, up to the one number that is read at its end, and the number of its steps."""
     given = {"embedding_dim": 8, "batch_size": 64, "users_per_step": 16, "n_negatives": 6, "learning_rate": 0.05} | params
-    X = sp.csr_array(dense.astype(np.float32))
-    fit = trainer.Trainer(X, configure(method, given).params, losses().get(method), 3, np.float64, "meta")
+    fit = trainer.Trainer(interactions(), configure(method, given).params, losses().get(method), 3, np.float64, "meta")
     steps, own_step = [], fit._step
     fit._step = lambda *args: steps.append(own_step(*args)) or steps[-1]
     with Copies() as copies, pytest.raises((NotImplementedError, RuntimeError), match=r"[Mm]eta"):
@@ -88,6 +93,16 @@ def test_no_other_copy_waits(method, params):
     copies, steps, expected = copies_of_an_epoch(method, params)
     assert steps == expected > 2
     assert copies.count > 2 and not copies.waiting
+
+
+def test_no_copy_of_multivae_waits():
+    X, p = interactions(), configure("multivae", {"hidden_dim": 8, "latent_dim": 4, "users_per_step": 16}).params
+    network = Network(start_weights(X.shape[1], p, 0, np.dtype(np.float64)), p, torch.device("meta"))
+    steps = [*batches(X, p, 0, 1, np.dtype(np.float64))]
+    with Copies() as copies:
+        for batch in steps:
+            network.step(batch)
+    assert copies.count >= 6 * len(steps) and not copies.waiting
 
 
 def test_a_loss_that_reads_scores_on_the_host_is_found():

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag
 
+from rankbench.kernels.transfer import on_device
 from rankbench.training.adam import DenseAdam
 
 # Q1 (n_items, h), q1 (h,), Q2 (h, 2d), q2 (2d,), P1 (d, h), p1 (h,), P2 (n_items, h), p2 (n_items,), all of one dtype.
@@ -68,19 +69,16 @@ class Network:
     def loss(self, batch: Batch) -> Tensor:
         """The loss of each user (B,), without λ."""
         w = self.tensors
-        items, values, noise, users = (
-            torch.from_numpy(each).to(self.device) for each in (batch.items, batch.values, batch.noise, batch.users)
-        )
-        offsets = torch.from_numpy(batch.indptr[:-1].copy()).to(self.device)
+        arrays = batch.items, batch.values, batch.noise, batch.users, batch.indptr[:-1], batch.counts
+        items, values, noise, users, offsets, counts = (on_device(each, self.device) for each in arrays)
         h = torch.tanh(embedding_bag(items, w["Q1"], offsets, mode="sum", per_sample_weights=values) + w["q1"])
         mean, log_variance = torch.chunk(h @ w["Q2"] + w["q2"], 2, dim=1)
         z = mean + noise * torch.exp(log_variance / 2)
         g = torch.tanh(z @ w["P1"] + w["p1"])
         kind = torch.bfloat16 if self.precision == "bfloat16" else g.dtype
         f = (g.to(kind) @ w["P2"].to(kind).T).to(g.dtype).add_(w["p2"])
-        counts = torch.from_numpy(batch.counts).to(f)
         divergence = (log_variance.exp() + mean.square() - 1 - log_variance).sum(dim=1) / 2
-        return _NegativeLogLikelihood.apply(f, users, items, counts) + batch.beta * divergence
+        return _NegativeLogLikelihood.apply(f, users, items, counts.to(f)) + batch.beta * divergence
 
     def step(self, batch: Batch) -> Tensor:
         """Update all weights. Returns the sum of the users' losses, on the device: to read it would wait for the step."""
