@@ -189,7 +189,8 @@ def tasks(X: sp.csr_array, device: torch.device, scale: float, steps: int) -> It
     yield "LightGCN", task(lightgcn, "bpr", products, model="lightgcn", **given | {"n_negatives": 1})
     yield "Talos", task(talos, "talos", sampled + lists, tau=TAU, K=K, **given)
 
-    A = (X.T @ X).toarray().astype(np.float32) + 500 * np.eye(n_items, dtype=np.float32)
+    A = (X.T @ X).toarray()
+    A.flat[:: n_items + 1] += 500
     # The inverse overwrites the matrix; its inverse is the matrix again.
     yield (
         "EASE",
@@ -235,7 +236,7 @@ def in_turn(task: Task, rounds: int, device: torch.device) -> tuple[float, float
         for side in sides if turn % 2 else sides[::-1]:
             try:
                 taken[side].append(seconds((task.ours, task.plain)[side], task.steps, device))
-            except torch.OutOfMemoryError:
+            except torch.cuda.OutOfMemoryError:
                 if side == 0:
                     raise
                 sides = [0]
