@@ -189,7 +189,7 @@ def tasks(X: sp.csr_array, device: torch.device, scale: float, steps: int) -> It
     yield "LightGCN", task(lightgcn, "bpr", products, model="lightgcn", **given | {"n_negatives": 1})
     yield "Talos", task(talos, "talos", sampled + lists, tau=TAU, K=K, **given)
 
-    A = (X.T @ X).toarray()
+    A = (X.T @ X).toarray(order="C")
     A.flat[:: n_items + 1] += 500
     # The inverse overwrites the matrix; its inverse is the matrix again.
     yield (
