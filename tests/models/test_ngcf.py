@@ -127,6 +127,7 @@ def test_all_layers_in_blocks_are_those_one_by_one(monkeypatch, adjacency, rate)
             [scored, *(slope for each in totals for slope in torch.autograd.grad(each, parameters, retain_graph=True))]
         )
     torch.testing.assert_close(*found, rtol=0, atol=1e-11)
+    monkeypatch.setattr(module, "LANES", dim)
     made.generator.manual_seed(5)
     some = made.rows(few.numpy())
     torch.testing.assert_close(some, scored[few], rtol=0, atol=1e-12)

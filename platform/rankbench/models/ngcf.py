@@ -67,9 +67,9 @@ class NGCFModel(EmbeddingModel):
         return self.items.shape[1] * (self.p.n_layers + 1)
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        whole = self.p.ngcf_form == "program" and compiled(self.users.device) and not self.graph.shared(self.users.device)
-        if whole and self.users.shape[1] % LANES == 0:
-            users, items = self.rows(np.arange(self.graph.n_nodes)).split([len(self.users), len(self.items)])
+        vectors = self.rows(np.arange(self.graph.n_nodes))
+        if vectors is not None:
+            users, items = vectors.split([len(self.users), len(self.items)])
             return users, items
         sides, scored = (self.users, self.items), [[self.users], [self.items]]
         layer = self.program_layer if self.p.ngcf_form == "program" else self.paper_layer
@@ -81,8 +81,10 @@ class NGCFModel(EmbeddingModel):
         users, items = (torch.cat(layers, dim=1) for layers in scored)
         return users, items
 
-    def rows(self, nodes: np.ndarray) -> Tensor:
-        """The scored vectors of some nodes, ascending int64 (m,)."""
+    def rows(self, nodes: np.ndarray) -> Tensor | None:
+        device, width = self.users.device, self.users.shape[1]
+        if self.p.ngcf_form == "paper" or not compiled(device) or self.graph.shared(device) or width % LANES:
+            return None
         rate, adjacency = self.p.message_dropout if self.training else 0.0, self.p.adjacency
         layers = range(self.p.n_layers)
         keys = [tuple(self.key(rate) for _side in range(2)) for _layer in layers]

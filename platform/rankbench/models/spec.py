@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,12 @@ class EmbeddingModel(nn.Module):
     def forward(self) -> tuple[Tensor, Tensor]:
         """Return U (n_users, embedding_dim) and V (n_items, embedding_dim), which may contain noise in training mode."""
         raise NotImplementedError  # abstract: every encoder has its own
+
+    def rows(self, nodes: np.ndarray) -> Tensor | None:
+        """The vectors (m, d) of some nodes that are scored, ascending int64 (m,); items follow users. None: all are
+        computed together, by `forward`, whose place it takes in a step.
+        """
+        return None
 
     def begin_epoch(self, epoch: int) -> None:
         """Called before each epoch, counted from 1, after the generator was set to the state that belongs to the epoch. A

@@ -66,8 +66,8 @@ class XSimGCLModel(EmbeddingModel):
         n_layers = self.p.n_layers
         if not self.training:
             return propagate(self.graph, self.users, self.items, [0.0] + [1 / n_layers] * n_layers)
-        if self.in_blocks:
-            vectors = self.rows(np.arange(self.graph.n_nodes))
+        vectors = self.rows(np.arange(self.graph.n_nodes))
+        if vectors is not None:
             users, items = vectors.split([len(self.users), len(self.items)])
             return users, items
         U, V = self.users, self.items
@@ -81,14 +81,10 @@ class XSimGCLModel(EmbeddingModel):
         self.scored = None
         return users, items
 
-    @property
-    def in_blocks(self) -> bool:
-        """Whether the loops for some rows serve: on the CPU, for one worker and vectors whose width suits them."""
+    def rows(self, nodes: np.ndarray) -> Tensor | None:
         device, width = self.users.device, self.users.shape[1]
-        return compiled(device) and not self.graph.shared(device) and width % LANES == 0
-
-    def rows(self, nodes: np.ndarray) -> Tensor:
-        """The scored vectors of some nodes, ascending int64 (m,), in training mode. The own loss knows the same nodes alone."""
+        if not compiled(device) or self.graph.shared(device) or width % LANES:
+            return None
         drawn = torch.randint(2**62, (self.p.n_layers, 2), generator=self.generator).tolist()
         given = self.p.noise, self.p.contrast_layer, self.users, self.items
         both = xsimgcl_rows(self.graph, nodes, drawn, *given)
