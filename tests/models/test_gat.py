@@ -127,6 +127,16 @@ def test_the_encoder_and_its_gradients_are_those_of_dense_matrices(n_layers, n_h
         torch.testing.assert_close(*gradients, rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("n_heads", [1, 3])
+def test_some_nodes_have_the_vectors_and_gradients_that_they_have_among_all(n_heads):
+    encoder = built(GAT(2, n_heads), random_interactions(4, 30, 40), random_tensor(5, 30, 6), random_tensor(6, 40, 6))
+    nodes = np.array([0, 3, 15, 29, 30, 51, 69])
+    found = [torch.cat(encoder())[nodes], encoder.rows(nodes)]
+    torch.testing.assert_close(*found, rtol=0, atol=1e-13)
+    parameters, given = [*encoder.parameters()], random_tensor(7, *found[0].shape)
+    torch.testing.assert_close(*(torch.autograd.grad(each, parameters, given) for each in found), rtol=0, atol=1e-12)
+
+
 def test_the_same_vectors_and_gradients_as_torch_geometric():
     reason = "torch_geometric is not installed: pip install rankbench[test]"
     peer = pytest.importorskip("torch_geometric.nn", reason=reason).GATConv(6, 4, heads=3, bias=False, add_self_loops=False)

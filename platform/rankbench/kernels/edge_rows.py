@@ -142,6 +142,15 @@ def longest(indptr, begin, end):
     return (most + LANES - 1) // LANES * LANES
 
 
+@numba.njit(nogil=True, cache=True)
+def longest_of(indptr, nodes, begin, end):
+    """`longest` for the rows nodes[begin : end]."""
+    most = 0
+    for at in range(begin, end):
+        most = max(most, longest(indptr, nodes[at], nodes[at] + 1))
+    return most
+
+
 @kernel
 def _exp(builder, values, at, n):
     number = Numbers(builder, values.type)

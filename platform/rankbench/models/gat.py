@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -62,22 +63,41 @@ class GATModel(EmbeddingModel):
         return self.users.shape[1] * (self.p.attention_layers + 1 if self.p.combine == "concat" else 1)
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        layers = [torch.cat([self.users, self.items])]
-        for number, given in enumerate(zip(self.weights, self.at_head, self.at_tail, strict=True), start=1):
-            heads = self.layer(layers[-1], *given, activated=number > 1)
-            layers.append(heads.flatten(1) if number < self.p.attention_layers else heads.mean(dim=1))
-        if self.p.combine == "last":
-            vectors = layers[-1]
-        else:
-            layers[1:-1] = [elu(x) for x in layers[1:-1]]
-            vectors = torch.cat(layers, dim=1) if self.p.combine == "concat" else sum(layers[1:], start=layers[0]) / len(layers)
+        vectors = self._scored(None)
         users, items = vectors.split([len(self.users), len(self.items)])
         return users, items
 
-    def layer(self, x: Tensor, weight: Tensor, at_head: Tensor, at_tail: Tensor, activated: bool = False) -> Tensor:
-        """The heads (n_nodes, K, c) of a layer before their non-linearity; its input is x (n_nodes, d), or ELU of x."""
+    def rows(self, nodes: np.ndarray) -> Tensor | None:
+        return self._scored(nodes) if self.p.combine == "last" and compiled(self.users.device) else None
+
+    def _scored(self, nodes: np.ndarray | None) -> Tensor:
+        """The scored vectors of some nodes, or of all, if None; for the former, `combine` is "last"."""
+        layers = [torch.cat([self.users, self.items])]
+        for number, given in enumerate(zip(self.weights, self.at_head, self.at_tail, strict=True), start=1):
+            some = nodes if number == self.p.attention_layers else None
+            heads = self.layer(layers[-1], *given, activated=number > 1, nodes=some)
+            layers.append(heads.flatten(1) if number < self.p.attention_layers else heads.mean(dim=1))
+        if self.p.combine == "last":
+            return layers[-1]
+        layers[1:-1] = [elu(x) for x in layers[1:-1]]
+        return torch.cat(layers, dim=1) if self.p.combine == "concat" else sum(layers[1:], start=layers[0]) / len(layers)
+
+    def layer(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        at_head: Tensor,
+        at_tail: Tensor,
+        activated: bool = False,
+        nodes: np.ndarray | None = None,
+    ) -> Tensor:
+        """The heads (m, K, c) of a layer before their non-linearity, of all nodes, or on the CPU of `nodes` (m,).
+
+        Its input is x (n_nodes, d), or ELU of x if `activated`.
+        """
         if compiled(x.device):
-            return gat_layer(self.edges, x, weight, at_head, at_tail, activated).unflatten(1, (self.p.n_heads, -1))
+            nodes = np.arange(len(x)) if nodes is None else nodes
+            return gat_layer(self.edges, nodes, x, weight, at_head, at_tail, activated).unflatten(1, (self.p.n_heads, -1))
         H = (elu(x) if activated else x) @ weight
         heads = H.unflatten(1, (self.p.n_heads, -1))
         t, s = (torch.einsum("nkc,ck->nk", heads, a) for a in (at_head, at_tail))

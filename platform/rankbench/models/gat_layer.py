@@ -19,25 +19,28 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.simd import LANES
-from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, exp_of, list_some, longest, unchunked
+from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, exp_of, list_some, longest, longest_of, unchunked
 from rankbench.kernels.neighbours import AHEAD
-from rankbench.kernels.parallel import in_parallel
+from rankbench.kernels.parallel import even_blocks, in_parallel, over
 from rankbench.kernels.some_rows import some_rows
 from rankbench.models.attention import SLOPE
 from rankbench.models.edges import Edges
 
 
-def gat_layer(edges: Edges, x: Tensor, weight: Tensor, at_head: Tensor, at_tail: Tensor, activated: bool) -> Tensor:
-    """y (n_nodes, K·c) for x (n_nodes, d), W = `weight` (d, K·c), and a_dst and a_src as `at_head` and `at_tail` (c, K).
+def gat_layer(
+    edges: Edges, nodes: np.ndarray, x: Tensor, weight: Tensor, at_head: Tensor, at_tail: Tensor, activated: bool
+) -> Tensor:
+    """y (m, K·c) of `nodes`, int64 (m,), for x (n_nodes, d), W = `weight` (d, K·c), and a_dst and a_src as `at_head` and
+    `at_tail` (c, K).
 
     All are on the CPU. `activated`: whether f is ELU. Differentiable once in all of them.
     """
-    return _Layer.apply(edges, x.contiguous(), weight, at_head, at_tail, activated)
+    return _Layer.apply(edges, nodes, x.contiguous(), weight, at_head, at_tail, activated)
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, edges: Edges, x: Tensor, weight: Tensor, at_head: Tensor, at_tail: Tensor, activated: bool) -> Tensor:
+    def forward(ctx, edges, nodes, x, weight, at_head, at_tail, activated) -> Tensor:
         K, side = at_head.shape[1], edges.heads
         given, W = x.detach().numpy(), chunked(weight, K)
         # (K·c, 2K): the products with a row of H are t and s of its node.
@@ -50,11 +53,18 @@ class _Layer(torch.autograd.Function):
             np.matmul(H[begin:end], A[:, K:], out=s[begin:end])
 
         side.each(features)
-        y, y_slope = np.empty_like(H), np.empty_like(H) if any(ctx.needs_input_grad) else H[:0]
-        logs, slopes = np.zeros((len(H), K), H.dtype), np.zeros((len(H), K), H.dtype)  # also of a node without edges
+        y = np.empty((len(nodes), H.shape[1]), H.dtype)
+        y_slope = np.empty_like(y) if any(ctx.needs_input_grad) else y[:0]
+        logs, slopes = (np.zeros((len(nodes), K), H.dtype) for _ in range(2))  # also of a node without edges
         arrays = H.reshape(-1), H.shape[1], t.reshape(-1), s.reshape(-1), y.reshape(-1), y_slope.reshape(-1), logs, slopes
-        side.each(_attend, side.indptr, side.padded, H.dtype.type(SLOPE), *arrays)
-        ctx.edges, ctx.activated, ctx.arrays = edges, activated, (given, W, A, H, t, s, y, y_slope, logs, slopes)
+        blocks = even_blocks(H.shape[1] * np.cumsum(np.append(0, edges.degree[nodes] + 2)))
+        over(blocks, _attend, nodes, side.indptr, side.padded, H.dtype.type(SLOPE), *arrays)
+        ctx.edges, ctx.nodes, ctx.activated, ctx.arrays = (
+            edges,
+            nodes,
+            activated,
+            (given, W, A, H, t, s, y, y_slope, logs, slopes),
+        )
         return unchunked(torch.from_numpy(y), K, weight.shape[1])
 
     @staticmethod
@@ -62,9 +72,11 @@ class _Layer(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         x, W, A, H, t, s, y, y_slope, logs, slopes = ctx.arrays
         K, side, stride = t.shape[1], ctx.edges.tails, H.shape[1]
-        nodes, place, g = some_rows(chunked(grad, K))
-        d_ts, of_heads = np.zeros((len(H), 2 * K), H.dtype), np.empty((len(nodes), 3 * K), H.dtype)
-        in_parallel(_of_heads, len(nodes), g.size, nodes, g, y, y_slope, t, logs, slopes, of_heads, d_ts)
+        some, _, g = some_rows(chunked(grad, K))
+        heads, place = ctx.nodes[some], np.full(len(H), -1, np.int32)
+        place[heads] = np.arange(len(some), dtype=np.int32)
+        d_ts, of_heads = np.zeros((len(H), 2 * K), H.dtype), np.empty((len(some), 3 * K), H.dtype)
+        in_parallel(_of_heads, len(some), g.size, some, heads, g, y, y_slope, t, logs, slopes, of_heads, d_ts)
         dH, dx, flat = np.empty_like(H), np.empty_like(x), g.reshape(-1)
 
         def back(begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
@@ -82,21 +94,22 @@ class _Layer(torch.autograd.Function):
         width = grad.shape[1] // K
         # Of d_A, the products of each head with its own features.
         at_heads = d_A.unflatten(0, (K, -1))[:, :width].unflatten(2, (2, K)).diagonal(dim1=0, dim2=3).unbind(dim=1)
-        return None, torch.from_numpy(dx), unchunked(d_W, K, grad.shape[1]), *at_heads, None
+        return None, None, torch.from_numpy(dx), unchunked(d_W, K, grad.shape[1]), *at_heads, None
 
 
 # `reassoc` lets sums be those of vectors, whose order the compiler fixes.
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"}, error_model="numpy")
-def _attend(begin, end, indptr, ends, slope, H, stride, t, s, y, y_slope, logs, slopes):
-    """y and the other sums of the nodes begin to end. `y_slope` is empty if no gradient is wanted."""
-    K, pitch = logs.shape[1], longest(indptr, begin, end)
+def _attend(begin, end, nodes, indptr, ends, slope, H, stride, t, s, y, y_slope, logs, slopes):
+    """y and the other sums of the nodes nodes[begin : end]. `y_slope` is empty if no gradient is wanted."""
+    K, pitch = logs.shape[1], longest_of(indptr, nodes, begin, end)
     width, zero, one = stride // K, t.dtype.type(0), t.dtype.type(1)
     weights, steep = np.zeros(pitch * K, t.dtype), np.zeros(pitch * K, t.dtype)
     shares = np.zeros(K, t.dtype)
     for row in range(begin, end):
-        first, n, at = indptr[row], indptr[row + 1] - indptr[row], row * stride
+        node, at = nodes[row], row * stride
+        first, n = indptr[node], indptr[node + 1] - indptr[node]
         for k in range(K):
-            i, own, most = k * pitch, t[row * K + k], -t.dtype.type(np.inf)
+            i, own, most = k * pitch, t[node * K + k], -t.dtype.type(np.inf)
             for e in range(n):
                 z = own + s[np.uint64(ends[first + e]) * np.uint64(K) + np.uint64(k)]
                 steep[i + e] = one if z > zero else slope
@@ -134,20 +147,20 @@ def _attend(begin, end, indptr, ends, slope, H, stride, t, s, y, y_slope, logs, 
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
-def _of_heads(nodes, g, y, y_slope, t, logs, slopes, of_heads, d_ts, start, stop):
-    """For the nodes whose gradients are the rows of g: t, L and m in `of_heads`, and ∂t in `d_ts`."""
+def _of_heads(some, heads, g, y, y_slope, t, logs, slopes, of_heads, d_ts, start, stop):
+    """For the nodes `heads`, the rows `some` of y, with gradients g: t, L and m in `of_heads`, and ∂t in `d_ts`."""
     K = logs.shape[1]
     width = g.shape[1] // K
     for at in range(start, stop):
-        node = nodes[at]
+        row, node = some[at], heads[at]
         for k in range(K):
             m = y.dtype.type(0)
             d_t = y.dtype.type(0)
             for c in range(k * width, (k + 1) * width):
-                m += g[at, c] * y[node, c]
-                d_t += g[at, c] * y_slope[node, c]
-            of_heads[at, k], of_heads[at, K + k], of_heads[at, 2 * K + k] = t[node, k], logs[node, k], m
-            d_ts[node, k] = d_t - m * slopes[node, k]
+                m += g[at, c] * y[row, c]
+                d_t += g[at, c] * y_slope[row, c]
+            of_heads[at, k], of_heads[at, K + k], of_heads[at, 2 * K + k] = t[node, k], logs[row, k], m
+            d_ts[node, k] = d_t - m * slopes[row, k]
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
