@@ -80,6 +80,7 @@ def test_a_setting_that_trains_longer_takes_the_place_of_a_shorter_one(home, toy
         (4, "patience: 1", 2, [], "2 epochs (paper: 8), 18 steps; unknown, ended by validation", False),
         # Of the curves on validation and on test, the first decides.
         (8, "patience: 1", 4, [FLAT, RISING], "4 epochs, 36 steps; flat, ended by validation", False),
+        (8, "patience: 1", 1, [], "1 epoch, 9 steps; unknown, ended by validation", False),
         (8, "patience: 0, cause", 8, [], "8 epochs, 80 steps; unknown; not trained to its end", True),
     ],
 )

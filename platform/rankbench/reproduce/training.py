@@ -46,7 +46,8 @@ class Training:
         steps = f", {self.steps:,} steps" if self.steps else ""
         of = f" (paper: {self.wanted:,})" if self.wanted else ""
         end = ", ended by validation" if self.stopped else ""
-        return f"{self.epochs:,} {self.counted}{of}{steps}; {self.state}{end}{f'; {MARK}' if self.cut_short else ''}"
+        counted = self.counted.removesuffix("s") if self.epochs == 1 else self.counted
+        return f"{self.epochs:,} {counted}{of}{steps}; {self.state}{end}{f'; {MARK}' if self.cut_short else ''}"
 
 
 def training_of(row: PaperRow, fits: Sequence[StoredFit]) -> Training | None:
