@@ -138,6 +138,14 @@ def test_vectors_and_gradients_are_those_of_each_node(monkeypatch, n_layers, rel
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-11)
 
 
+def test_some_nodes_have_the_vectors_and_gradients_that_they_have_among_all():
+    encoder, nodes = random_encoder(PinSage(n_neighbours=3, n_walks=20)), np.array([0, 2, 5, 6, 11])
+    found = [torch.cat(encoder())[nodes], encoder.rows(nodes)]
+    torch.testing.assert_close(*found, rtol=0, atol=1e-13)
+    parameters, given = [*encoder.parameters()], random_tensor(21, *found[0].shape)
+    torch.testing.assert_close(*(torch.autograd.grad(each, parameters, given) for each in found), rtol=0, atol=1e-12)
+
+
 def test_all_neighbours_are_those_of_the_interactions_with_equal_shares():
     met = random_interactions(8, 5, 6)
     encoder = built(PinSage(neighbours="all"), met, random_tensor(9, 5, 4), random_tensor(10, 6, 4))

@@ -29,6 +29,7 @@ from rankbench.core.devices import compiled
 from rankbench.fitting.thread_pool import threads_of
 from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, list_some, longest, unchunked
 from rankbench.kernels.neighbours import AHEAD, ends_with_zeros
+from rankbench.kernels.parallel import even_blocks, over
 
 BLOCKS = 32  # number of blocks of rows, the same for any number of threads
 INDEX = 24  # numbers of four bytes per interaction that the arrays of both directions take while they are made
@@ -200,9 +201,12 @@ def _sum_at_tails(edges: Edges, weights: Tensor, y: Tensor) -> Tensor:
     return segment_sums(_weighted(weights[e.reverse], y[e.head[e.reverse]]), e.reversed_indptr)
 
 
-def sum_at_heads(edges: Edges, weights: Tensor, x: np.ndarray) -> np.ndarray:
-    """Σ_{e = (h ← t)} weights[e, 0] x_t, (n_nodes, d), for rows x whose width is a multiple of LANES, without a gradient."""
-    return _gathered(edges.heads, None, weights, torch.from_numpy(x)).numpy()
+def sum_at_heads(edges: Edges, nodes: np.ndarray, weights: Tensor, x: np.ndarray) -> np.ndarray:
+    """Σ_{e = (h ← t)} weights[e, 0] x_t for the heads `nodes` (m,), (m, d), for rows x whose width is a multiple of LANES."""
+    out, stride, side = np.empty((len(nodes), x.shape[1]), x.dtype), x.shape[1], edges.heads
+    blocks = even_blocks(stride * np.cumsum(np.append(0, edges.degree[nodes] + 2)))
+    over(blocks, _gather, nodes, side.indptr, side.padded, None, weights.numpy(), x.reshape(-1), stride, out.reshape(-1))
+    return out
 
 
 def sum_of_some(side: Rows, place: np.ndarray, weights: Tensor, rows: np.ndarray) -> np.ndarray:
@@ -219,7 +223,7 @@ def _gathered(side: Rows, positions: np.ndarray | None, weights: Tensor, x: Tens
     rows = chunked(x, weights.shape[1])
     out = np.empty_like(rows)
     arrays = weights.detach().numpy(), rows.reshape(-1), rows.shape[1], out.reshape(-1)
-    side.each(_gather, side.indptr, side.padded, positions, *arrays)
+    side.each(_gather, None, side.indptr, side.padded, positions, *arrays)
     return unchunked(torch.from_numpy(out), weights.shape[1], x.shape[1])
 
 
@@ -245,19 +249,23 @@ def segment_sums(rows: Tensor, indptr: Tensor) -> Tensor:
 
 
 @numba.njit(nogil=True, cache=True)
-def _gather(begin, end, indptr, ends, positions, weights, x, stride, out):
-    """Sums over the edges of each row; the weights of the edge s stand at positions[s], or at s if `positions` is None."""
-    chunks, pitch = weights.shape[1], longest(indptr, begin, end)
-    given = np.empty(pitch * chunks, weights.dtype)
+def _gather(begin, end, nodes, indptr, ends, positions, weights, x, stride, out):
+    """Sums over the edges of each row, or of the rows nodes[begin : end] if `nodes` is not None.
+
+    The weights of the edge s stand at positions[s], or at s if `positions` is None.
+    """
+    chunks, given = weights.shape[1], np.empty(SEGMENT * weights.shape[1], weights.dtype)
     for row in range(begin, end):
         for c in range(stride):
             out[row * stride + c] = 0
-        start, stop = indptr[row], indptr[row + 1]
-        for s in range(start, stop):
-            e = s if positions is None else positions[s]
-            for k in range(chunks):
-                given[k * pitch + s - start] = weights[e, k]
-        add_rows(ends, start, stop, given, 0, pitch, chunks, x, stride, out, row * stride)
+        node = row if nodes is None else nodes[row]
+        for start in range(indptr[node], indptr[node + 1], SEGMENT):
+            stop = min(start + SEGMENT, indptr[node + 1])
+            for s in range(start, stop):
+                e = s if positions is None else positions[s]
+                for k in range(chunks):
+                    given[k * SEGMENT + s - start] = weights[e, k]
+            add_rows(ends, start, stop, given, 0, SEGMENT, chunks, x, stride, out, row * stride)
 
 
 @numba.njit(nogil=True, cache=True)

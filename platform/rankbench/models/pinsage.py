@@ -73,6 +73,14 @@ class PinSageModel(EmbeddingModel):
             self.biases.append(nn.Parameter(users.new_zeros(dim)))
 
     def forward(self) -> tuple[Tensor, Tensor]:
+        users, items = self._scored(None).split([len(self.users), len(self.items)])
+        return users, items
+
+    def rows(self, nodes: np.ndarray) -> Tensor | None:
+        return self._scored(nodes) if compiled(self.users.device) else None
+
+    def _scored(self, nodes: np.ndarray | None) -> Tensor:
+        """The scored vectors of all nodes, or on the CPU of some."""
         x = torch.cat([self.users, self.items])
         self.shares = self.shares.to(x.device)
         weights = zip(self.messages, self.message_biases, self.weights, self.biases, strict=True)
@@ -80,14 +88,14 @@ class PinSageModel(EmbeddingModel):
             last = number == self.p.convolutions
             relu, unit = self.p.relu_last or not last, self.p.normalize_last or not last
             if compiled(x.device):
-                x = pinsage_layer(self.edges, (self.shares, self.shares_of_tails), x, (Q, q, W, w), relu, unit)
+                some = nodes if last and nodes is not None else np.arange(self.edges.n_nodes)
+                x = pinsage_layer(self.edges, some, (self.shares, self.shares_of_tails), x, (Q, q, W, w), relu, unit)
                 continue
             n = weighted_sums(self.edges, self.shares, (x @ Q + q).relu())
             x = x @ W[: x.shape[1]] + n @ W[x.shape[1] :] + w
             x = x.relu() if relu else x
             x = normalize(x, dim=1) if unit else x
-        users, items = x.split([len(self.users), len(self.items)])
-        return users, items
+        return x
 
 
 @model(

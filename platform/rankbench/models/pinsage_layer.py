@@ -25,40 +25,42 @@ _TINY = 1e-12  # the smallest length that a row is divided by
 
 def pinsage_layer(
     edges: Edges,
+    nodes: np.ndarray,
     shares: tuple[Tensor, Tensor],
     x: Tensor,
     weights: tuple[Tensor, Tensor, Tensor, Tensor],
     relu: bool,
     unit: bool,
 ) -> Tensor:
-    """`out` (n, d) for x (n, d) and the weights Q (d, d), q (d,), W (2d, d) and w (d,), all on the CPU.
+    """`out` (m, d) of `nodes`, int64 (m,), for x (n, d) and the weights Q (d, d), q (d,), W (2d, d) and w (d,), all on the CPU.
 
     `shares` are α (nnz, 1), in the order of the edges and of the reversed edges. Differentiable once in x and the weights.
     """
-    return _Layer.apply(edges, shares, relu, unit, x.contiguous(), *weights)
+    return _Layer.apply(edges, nodes, shares, relu, unit, x.contiguous(), *weights)
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, edges, shares, relu, unit, x, Q, q, W, w):
+    def forward(ctx, edges, nodes, shares, relu, unit, x, Q, q, W, w):
         x, Q, q, W, w = (each.detach().numpy() for each in (x, Q, q, W, w))
         n_rows, d = x.shape
         missing = -d % LANES  # M and n have columns of zeros up to a multiple of LANES
         Q, q, W2 = np.pad(Q, ((0, 0), (0, missing))), np.pad(q, (0, missing)), np.pad(W[d:], ((0, missing), (0, 0)))
-        M, out, length = np.empty((n_rows, len(q)), x.dtype), np.empty_like(x), np.empty(n_rows, x.dtype)
+        M, out = np.empty((n_rows, len(q)), x.dtype), np.empty((len(nodes), d), x.dtype)
+        length = np.empty(len(nodes), x.dtype)
 
         def messages(begin: int, end: int) -> None:
             _relu(np.matmul(x[begin:end], Q, out=M[begin:end]), q)
 
         in_blocks(messages, n_rows)
-        n = sum_at_heads(edges, shares[0], M)
+        n = sum_at_heads(edges, nodes, shares[0], M)
 
         def finish(begin: int, end: int) -> None:
             rows = slice(begin, end)
-            _finish(x[rows] @ W[:d], n[rows] @ W2, w, relu, unit, x.dtype.type(_TINY), out[rows], length[rows])
+            _finish(x[nodes[rows]] @ W[:d], n[rows] @ W2, w, relu, unit, x.dtype.type(_TINY), out[rows], length[rows])
 
-        in_blocks(finish, n_rows)
-        ctx.edges, ctx.of_tails, ctx.how = edges, shares[1], (relu, unit)
+        in_blocks(finish, len(nodes))
+        ctx.edges, ctx.nodes, ctx.of_tails, ctx.how = edges, nodes, shares[1], (relu, unit)
         ctx.arrays = x, Q, W[:d], W2, M, n, out, length
         return torch.from_numpy(out)
 
@@ -66,15 +68,17 @@ class _Layer(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         x, Q, W1, W2, M, n, out, length = ctx.arrays
-        nodes, place, g = some_rows(grad.contiguous().numpy())
-        dx, dn = np.zeros_like(x), np.empty((len(nodes), n.shape[1]), x.dtype)
+        some, _, g = some_rows(grad.contiguous().numpy())
+        nodes, place = ctx.nodes[some], np.full(len(x), -1, np.int32)
+        place[nodes] = np.arange(len(some), dtype=np.int32)
+        dx, dn = np.zeros_like(x), np.empty((len(some), n.shape[1]), x.dtype)
 
         def begin_back(begin: int, end: int) -> tuple[np.ndarray, ...]:
-            at, dP = nodes[begin:end], np.empty((end - begin, x.shape[1]), x.dtype)
+            at, own, dP = some[begin:end], nodes[begin:end], np.empty((end - begin, x.shape[1]), x.dtype)
             _finish_back(g[begin:end], at, out, length, *ctx.how, dP)
             np.matmul(dP, W2.T, out=dn[begin:end])
-            dx[at] = dP @ W1.T
-            return x[at].T @ dP, n[at].T @ dP, dP.sum(axis=0)
+            dx[own] = dP @ W1.T
+            return x[own].T @ dP, n[at].T @ dP, dP.sum(axis=0)
 
         def end_back(begin: int, end: int) -> tuple[np.ndarray, ...]:
             rows = slice(begin, end)
@@ -82,12 +86,12 @@ class _Layer(torch.autograd.Function):
             dx[rows] += dM[rows] @ Q.T
             return x[rows].T @ dM[rows], dM[rows].sum(axis=0)
 
-        d_W1, d_W2, d_w = _summed(in_blocks(begin_back, len(nodes)), (W1, W2, W1[0]))
+        d_W1, d_W2, d_w = _summed(in_blocks(begin_back, len(some)), (W1, W2, W1[0]))
         dM = sum_of_some(ctx.edges.tails, place, ctx.of_tails, dn)
         d_Q, d_q = _summed(in_blocks(end_back, len(x)), (Q, Q[0]))
         d = x.shape[1]
         gradients = dx, d_Q[:, :d], d_q[:d], np.concatenate([d_W1, d_W2[:d]]), d_w
-        return None, None, None, None, *(torch.from_numpy(np.ascontiguousarray(each)) for each in gradients)
+        return *[None] * 5, *(torch.from_numpy(np.ascontiguousarray(each)) for each in gradients)
 
 
 def _summed(parts, like):
@@ -130,12 +134,12 @@ def _finish(first, second, bias, relu, unit, tiny, out, length):
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"}, error_model="numpy")
-def _finish_back(grad, nodes, out, length, relu, unit, dP):
+def _finish_back(grad, rows, out, length, relu, unit, dP):
     zero = dP.dtype.type(0)
-    for r in range(len(nodes)):
-        node, along = nodes[r], zero
+    for r in range(len(rows)):
+        row, along = rows[r], zero
         for c in range(dP.shape[1]):
-            along += grad[r, c] * out[node, c]
+            along += grad[r, c] * out[row, c]
         for c in range(dP.shape[1]):
-            value = (grad[r, c] - along * out[node, c]) / length[node] if unit else grad[r, c]
-            dP[r, c] = zero if relu and out[node, c] <= zero else value
+            value = (grad[r, c] - along * out[row, c]) / length[row] if unit else grad[r, c]
+            dP[r, c] = zero if relu and out[row, c] <= zero else value
