@@ -165,7 +165,7 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
             task.tables,
             str(len(task.fits)),
             str(task.n_cells),
-            clock(task.seconds) if task.seconds else "size not known",
+            f"{clock(task.seconds)}{' left' if task.begun else ''}" if task.seconds else "size not known",
             found.of(task),
         ]
         for task in plan.tasks

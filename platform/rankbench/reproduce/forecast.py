@@ -36,7 +36,8 @@ class Forecast:
         then = f"; what {searches} of them choose is fitted after that" if searches else ""
         longest = sorted(self.ends, key=lambda task: -task.seconds)
         on = f"on {self.cpus} {'processor' if self.cpus == 1 else 'processors'}"
-        lines = [f"to the end in about {rough(self.takes)} {on}: {_number(self.ends)}{_named(longest, 'the longest')}{then}"]
+        about = f"to the end in about {rough(self.takes)} {on}: {_number(self.ends)}{_named(longest, 'the longest')}{then}"
+        lines = [about] if self.ends else ["no task ends"]
         for task, left in self.goes_on:
             more = math.ceil(left / self.seconds)
             done = f" (begun: {task.begun.iterations:,} iterations are done)" if task.begun else ""
