@@ -159,6 +159,11 @@ class DenseLearner(DenseAdam):
     def rows(self, users: np.ndarray, items: np.ndarray | None, read: np.ndarray | None = None) -> tuple[Rows, Rows, Tensor]:
         self.encoder.train()
         self.ids = users, items
+        if items is not None and read is None:
+            some = self.encoder.rows(np.concatenate([users, len(self.encoder.users) + items]))
+            if some is not None:
+                of_users, of_items = some.split([len(users), len(items)])
+                return Rows(of_users, users), Rows(of_items, items), of_items.detach()
         U, V = vectors_of(self.encoder)
         if not compiled(U.device):
             return Rows(U, None), Rows(V, None), V.detach()  # a step moves all rows, and choosing some costs as much
