@@ -62,28 +62,34 @@ def curves_figure(name: str, rows: Sequence[PaperRow], evidence: Evidence) -> Fi
     """
     metrics = dict.fromkeys(metric for row in rows for metric in row.published)
     drawn = [
-        (row, each.origin, curve)
+        (row, each.origin, fit, curve)
         for row in rows
         for each in measurements(row, evidence)
-        for curve in next((fit.curves for fit in each.fits if fit.curves), ())
+        for fit in [fit for fit in each.fits if fit.curves][:1]
+        for curve in fit.curves
         if curve.on == "test" and curve.metric in row.published
     ]
     metric = next((metric for metric in metrics if any(curve.metric == metric for *_, curve in drawn)), None)
     if metric is None:
         return None
-    lines = {_line_name(row, origin): (row, curve) for row, origin, curve in drawn if curve.metric == metric}
+    lines = {_line_name(row, origin): (row, fit, curve) for row, origin, fit, curve in drawn if curve.metric == metric}
     looks, panels = styles(lines), []
     for axis, x_label in enumerate(("epochs", "training seconds without evaluation")):
         marks = []
-        for label, (row, curve) in lines.items():
+        for label, (row, fit, curve) in lines.items():
             x, y = [point[axis] for point in curve.points], [point[2] for point in curve.points]
             published = Style(looks[label].colour, (3, 3))
             marks.append(Marks(x[:1], [row.published[metric]], published, label, size=0, width=0.8, across=True))
+            # The sample may be easier or harder than all users, whose number is the one to compare with the published one.
+            marks.append(Marks(x[-1:], [fit.metrics[metric][0]], Style(looks[label].colour, (), "D"), label, size=5))
             marks.append(Marks(x, y, looks[label], label, size=2.4, width=1.1))  # last: the legend shows its style
-        ends = [curve.points[-1][axis] for _, curve in lines.values()]
+        ends = [curve.points[-1][axis] for *_, curve in lines.values()]
         about = x_label, f"{metric}, a sample of test users"
         panels.append(Panel(rows[0].dataset, *about, marks, size=(4.4, 3.0), log_x=spans(ends)))
-    caption = f"{metric} of the rows of {rows[0].table.name} during their training. Dashed: the published number of the row."
+    caption = (
+        f"{metric} of the rows of {rows[0].table.name} during their training, of a sample of test users. Diamond: that of "
+        "all test users at the end, to be compared with the dashed line, the published number of the row."
+    )
     return Figure(name, caption, panels, columns=2, shared=True)
 
 
