@@ -6,6 +6,7 @@ from fits import interactions, trainer_of
 
 from rankbench.core.threads import pinned
 from rankbench.data.blocks import csr_from_pairs
+from rankbench.kernels import parallel
 from rankbench.training.graph_learner import GraphLearner
 from rankbench.training.learner import DenseLearner
 
@@ -57,11 +58,13 @@ def larger():
     return csr_from_pairs(*np.nonzero(rng.random((300, 500)) < 0.05 * np.geomspace(4, 0.2, 500)), (300, 500))
 
 
-def test_bits_are_the_same_for_one_and_two_threads():
+def test_bits_are_the_same_for_one_and_two_threads(monkeypatch):
+    monkeypatch.setattr(parallel, "_BLOCK", 1000)  # several blocks on a small graph, too
     found = []
     for threads in (1, 2):
         with pinned(threads):
             _, trainer = trained(larger(), "bpr", False, dtype=np.float32, embedding_dim=40)
+            assert len(parallel.even_blocks(np.arange(32_001))) == (32 if threads == 2 else 1)
             found.append(np.concatenate([table.detach() for table in trainer.learner.vectors()]))
     np.testing.assert_array_equal(*found)
 

@@ -118,11 +118,11 @@ class _Arrays:
         tail = np.zeros((ITEMS, width), items.dtype)
         rest = items[(n_tiles - 1) * ITEMS :]
         tail[: len(rest)] = rest
-        columns = np.ascontiguousarray(in_blocks(users, n_blocks).transpose(0, 2, 1))
+        columns = np.ascontiguousarray(blocked(users, n_blocks).transpose(0, 2, 1))
         return cls(columns.reshape(-1), items.reshape(-1), tail.reshape(-1), width, n_blocks, n_tiles)
 
 
-def in_blocks(rows: np.ndarray, n_blocks: int) -> np.ndarray:
+def blocked(rows: np.ndarray, n_blocks: int) -> np.ndarray:
     """Rows (m, width) in blocks of USERS, (n_blocks, USERS, width), followed by zeros."""
     out = np.zeros((n_blocks * USERS, rows.shape[1]), rows.dtype)
     out[: len(rows)] = rows
@@ -172,7 +172,7 @@ class _Sum(torch.autograd.Function):
         own = ctx.slopes[: len(weight)]
         d_shift = torch.from_numpy(-weight[:, 0] * own)
         user_grad = ctx.user_grad.reshape(-1, given.width)[: len(weight)] * (weight * ctx.scale)
-        weighted = in_blocks(ctx.users * (weight * ctx.scale).astype(ctx.users.dtype), given.n_blocks)
+        weighted = blocked(ctx.users * (weight * ctx.scale).astype(ctx.users.dtype), given.n_blocks)
         item_grad, tail_grad = np.zeros(item_shape[0] * given.width, own.dtype), np.zeros(ITEMS * given.width, own.dtype)
         for start, stop in ctx.parts:
             if len(ctx.parts) > 1:

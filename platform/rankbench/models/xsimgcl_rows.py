@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.splitmix import bits
-from rankbench.kernels.edge_rows import list_some
+from rankbench.kernels.edge_rows import list_some, longest
 from rankbench.kernels.neighbours import AHEAD, sum_rows
 from rankbench.kernels.orthant_noise import add_noise
 from rankbench.kernels.parallel import in_blocks, in_parallel
@@ -125,10 +125,8 @@ def _add_layer(nodes, at, scale, table, weight, final, chosen, layer, start, sto
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def _gradients(begin, end, indptr, indices, scale, place, few, h, flat, G, scaled, table):
     """Rows of Â ∂E + G, from h = D^-1/2 ∂E, which has the rows with a place alone if `few`; `scaled`: times D^-1/2."""
-    width, most = table.shape[1], 0
-    for row in range(begin, end):
-        most = max(most, indptr[row + 1] - indptr[row])
-    total, listed = np.empty(width, h.dtype), np.zeros(most + AHEAD, np.int32)
+    width = table.shape[1]
+    total, listed = np.empty(width, h.dtype), np.zeros(longest(indptr, begin, end) + AHEAD, np.int32)
     for row in range(begin, end):
         start, stop = indptr[row], indptr[row + 1]
         if few:

@@ -46,6 +46,7 @@ class GraphLearner:
         self.weights = [number.type(weight) for weight in encoder.polynomial]
         self.scale = self.graph.scale.numpy()[:, 0].astype(number)
         self.degree, self.blocks = np.diff(self.graph.indptr), self.graph.blocks(width)
+        self.most = self.degree.max(initial=0)
         n = self.graph.n_nodes
         self.start, self.few, *self.spare = (empty_table(n + 1, width, number, precision) for _ in range(4))
         self.started = False  # whether `start` has the rows of the current E
@@ -86,7 +87,7 @@ class GraphLearner:
             own += _gradient(self.read)
         self.place[self.nodes] = np.arange(1, len(G) + 1, dtype=np.int32)
         over(self._parts(0, len(G)), few_gradients, self.nodes, self.scale, self.weights[-1], G, self.few)
-        given, h = (graph.indptr, graph.indices, self.scale, self.place, self.degree.max(initial=0)), self.few
+        given, h = (graph.indptr, graph.indices, self.scale, self.place, self.most), self.few
         for weight, table in zip(self.weights[-2:0:-1], cycle(self.spare), strict=False):
             over(self.blocks, next_gradients, *given, h is self.few, h, weight, G, table)
             h = table
