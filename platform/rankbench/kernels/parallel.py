@@ -39,8 +39,8 @@ def in_blocks(function: Callable[[int, int], Any], n: int, cut: int = 0) -> list
 
 def even_blocks(work: np.ndarray, cut: int = 0) -> list[tuple[int, int]]:
     """Ranges of rows of about equal work for the threads of the fit. `work` (n + 1,) are the numbers that the rows before each
-    one read. No block has rows before `cut` and after it. The blocks depend on the number of threads: they are for rows that are
-    computed independently, not for sums over blocks.
+    one read. No block has rows before `cut` and after it. The blocks depend on the number of threads: they are for rows that
+    are computed independently, not for sums over blocks.
     """
     total = int(work[-1])
     n = 1 if numba.get_num_threads() == 1 else min(_BLOCKS, -(-total // _BLOCK))
