@@ -5,6 +5,7 @@ import torch
 from graphs import random_interactions, random_tensor
 
 from rankbench.core.threads import pinned
+from rankbench.kernels import parallel
 from rankbench.models.dgcf import DGCF, dgcf
 from rankbench.models.gat import GAT, gat
 from rankbench.models.pinsage import PinSage, pinsage
@@ -20,7 +21,9 @@ ENCODERS = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ENCODERS)
-def test_same_bits_for_one_two_and_four_threads(name, dtype):
+def test_same_bits_for_one_two_and_four_threads(name, dtype, monkeypatch):
+    monkeypatch.setattr(parallel, "_BLOCK", 1000)  # several blocks on a small graph, too
+    monkeypatch.setattr(parallel, "ROWS", 64)
     (build, p), met, found = ENCODERS[name], random_interactions(15, 300, 200, 0.1), []
     for threads in (1, 2, 4):
         with pinned(threads):
