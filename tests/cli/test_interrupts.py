@@ -107,6 +107,33 @@ def test_a_second_interrupt_ends_it_now(home):
     assert not any("Traceback" in line for line in lines)
 
 
+LOST = """
+import ctypes, os, signal, sys
+from rankbench.cli.interrupts import watch
+
+watch("")
+
+@ctypes.CFUNCTYPE(None)
+def callback():
+    if sys.argv[1] == "interrupt":
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(10):
+            pass
+    else:
+        raise ValueError("lost")
+
+callback()
+"""
+
+
+@pytest.mark.parametrize(("what", "reported"), [("interrupt", False), ("error", True)])
+def test_only_an_interrupt_is_silent_in_a_callback_of_compiled_code(what, reported):
+    ended = subprocess.run([sys.executable, "-c", LOST, what], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0
+    assert ("stopping: " in ended.stderr) is (what == "interrupt")
+    assert ("Traceback" in ended.stderr) is reported
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("twice", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.fault("F16")

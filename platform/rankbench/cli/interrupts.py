@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from contextlib import suppress
 from types import FrameType
@@ -38,6 +39,7 @@ def watch(how_to_continue: str) -> None:
 
     for number in NUMBERS:
         signal.signal(number, on_signal)
+    sys.unraisablehook = _unless_interrupted
     threading.Thread(target=_answer, args=(reader, answers), daemon=True).start()
 
 
@@ -49,6 +51,14 @@ def _say(answers: list[bytes]) -> None:
         return
     with suppress(OSError):  # nobody may be reading
         os.write(2, answer)  # a system call, because the main thread may hold the locks of Python's streams
+
+
+def _unless_interrupted(lost: sys.UnraisableHookArgs) -> None:
+    """Report an exception that Python cannot raise, but not an interrupt that arrived while compiled code, such as a cache of
+    numba, called back into Python: Python loses it there, and the next progress of the fit raises it again.
+    """
+    if not (SIGNALS and lost.exc_type is KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
 
 
 def _answer(reader: int, answers: list[bytes]) -> None:
