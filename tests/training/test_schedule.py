@@ -32,6 +32,12 @@ def test_a_cosine_falls_from_one_towards_zero(epochs):
     np.testing.assert_allclose(np.add(factors, factors[::-1]), 1, atol=1e-12)
 
 
+@pytest.mark.parametrize(("epochs", "whole"), [(37, 27), (4, 3), (1, 0)])
+def test_a_rate_drops_to_a_tenth_in_the_last_quarter_of_the_epochs(epochs, whole):
+    factors = [Schedule("drop", 0.1, epochs).factor(epoch) for epoch in range(1, epochs + 1)]
+    assert factors == [1.0] * whole + [0.1] * (epochs - whole)
+
+
 def theirs(rate, values):
     parameter = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=rate)

@@ -6,7 +6,7 @@ if not, the curve is `flat`. Both limits are small beside the 3 % that a row may
 noise: between two points of a curve that has no trend, the mean over 2,000 users changes by 0.1 to 0.4 % (LightGCN on lastfm,
 every 20 of 1,000 epochs). A curve without a point in the last quarter, or without one before, is `unknown`.
 
-A learning rate that falls to zero makes any curve flat; whoever shows a state says so, because the curve cannot.
+A learning rate that falls to zero, or much, makes any curve flat; whoever shows a state says so, because the curve cannot.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Training:
     """The training of a measured model: so many `epochs` (or iterations, as `counted` says) and gradient `steps`, if it makes
     any. `state`: that of its curve; of several seeds, the worst. `wanted`: the epochs of the paper's protocol, if the setting
     has fewer. `fewer`: whether it has, or the experiment file says that the steps are fewer. `stopped`: validation ended the
-    fit. `forced`: the learning rate falls to zero, so that any curve ends flat.
+    fit. `forced`: the learning rate falls to zero or to a tenth, so that any curve ends flat.
     """
 
     epochs: int
@@ -92,7 +92,7 @@ def _training(
         wanted=wanted if fewer else None,
         fewer=fewer or row.arm.cause == "steps",
         stopped=epochs < allowed and params.get("patience", 0) > 0,
-        forced=params.get("schedule") == "cosine",
+        forced=params.get("schedule") in ("cosine", "drop"),
     )
 
 

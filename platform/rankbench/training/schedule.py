@@ -8,11 +8,14 @@ from typing import Any, Literal
 WAIT = 3  # evaluations without improvement that a plateau tolerates before it halves the rate
 LOWEST = 1e-6  # the learning rate at which halving ends, and with it the fit
 
-Kind = Literal["constant", "plateau", "cosine"]
+DROP_AT, DROP = 0.75, 0.1  # share of the epochs after which the rate drops, and its factor from then on
+
+Kind = Literal["constant", "plateau", "cosine", "drop"]
 
 
 class Schedule:
-    """A factor that is `constant`, a `cosine` from 1 to 0 over the epochs, or halved on each `plateau` of the metric.
+    """A factor that is `constant`, a `cosine` from 1 to 0 over the epochs, halved on each `plateau` of the metric, or a tenth in
+    the last quarter of the epochs (`drop`).
 
     In the first `warmup` epochs it is multiplied by a factor that rises in each step.
     """
@@ -27,6 +30,8 @@ class Schedule:
         rise = min(1.0, (done + 1 / steps) / self.warmup) if self.warmup else 1.0
         if self.kind == "cosine":
             return rise * (1 + math.cos(math.pi * done / self.epochs)) / 2
+        if self.kind == "drop":
+            return rise * (DROP if epoch > DROP_AT * self.epochs else 1.0)
         return rise * max(0.5**self.halvings, min(1.0, LOWEST / self.learning_rate))
 
     @property
