@@ -42,14 +42,8 @@ def counts(
     Stand-ins are not counted.
     """
     found: defaultdict[str, Count] = defaultdict(Count)
-    for table in tables:
-        if table.name in names:
-            found[table.name] += _of_table(table, evidence, environment)
-    for simulation in (each for each in SIMULATIONS if each.table in names):
-        for dataset in simulation.datasets:
-            here = raw_data(load_card(dataset, environment), environment) not in NOWHERE
-            cells = [cell for _, cell in simulation.cells(dataset, evidence)]
-            found[simulation.table] += tally(len(simulation.published(dataset)), here, cells)
+    for table, _, each in counts_by_dataset(tables, names, evidence, environment):
+        found[table] += each
     result: dict[str, Count] = {}
     for paper in dict.fromkeys(name.split("/")[0] for name in found):
         own_tables = {name: each for name, each in sorted(found.items()) if name.split("/")[0] == paper and each.published}
@@ -61,15 +55,24 @@ def counts(
     return result
 
 
-def _of_table(table: PaperTable, evidence: Evidence, environment: Environment) -> Count:
-    total = Count()
-    for name, card in _counted_cards(table):
-        here = raw_data(card, environment) not in NOWHERE
-        for row in (PaperRow(table, arm, card) for arm in table.spec.arms):
-            total += count(row, here, evidence) + tally(n_cost_cells(row), here, cost_cells(row, evidence))
-        missing = sum(len(row.published.get(name, {})) + len(row.costs.get(name, {})) for row in table.spec.not_run)
-        total += tally(missing, here)
-    return total
+def counts_by_dataset(
+    tables: Sequence[PaperTable], names: Collection[str], evidence: Evidence, environment: Environment
+) -> Iterator[tuple[str, Card, Count]]:
+    """Yield the name of each of the tables `names`, each dataset whose cells count, and the count of these."""
+    for table in (each for each in tables if each.name in names):
+        for name, card in _counted_cards(table):
+            here = raw_data(card, environment) not in NOWHERE
+            total = Count()
+            for row in (PaperRow(table, arm, card) for arm in table.spec.arms):
+                total += count(row, here, evidence) + tally(n_cost_cells(row), here, cost_cells(row, evidence))
+            missing = sum(len(row.published.get(name, {})) + len(row.costs.get(name, {})) for row in table.spec.not_run)
+            yield table.name, card, total + tally(missing, here)
+    for simulation in (each for each in SIMULATIONS if each.table in names):
+        for dataset in simulation.datasets:
+            card = load_card(dataset, environment)
+            here = raw_data(card, environment) not in NOWHERE
+            cells = [cell for _, cell in simulation.cells(dataset, evidence)]
+            yield simulation.table, card, tally(len(simulation.published(dataset)), here, cells)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from rankbench.reproduce.devices import fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import curves_figure, differences_figure
 from rankbench.reproduce.ledger_records import PARTS, StoredClaim, StoredNeighbours, StoredPair
+from rankbench.reproduce.missing_data import files_to_bring, missing_data
 from rankbench.reproduce.paired import standing_pairs
 from rankbench.reproduce.required_fits import MEANING, ORIGINS, PaperRow, rows_of
 from rankbench.reproduce.results import MARKED, cost_columns, count_columns, seed_columns, study_columns, table_columns
@@ -69,6 +70,12 @@ rows with one seed each differ by chance alone, by up to 2.8 of their deviations
 table has the settings with the largest deviations."""
 WIDEST = 8  # settings in that table
 
+BRING = """\
+Cells wait for datasets whose files are not on the machine that made these pages. A file is either downloaded from its address,
+or brought: `RANKBENCH_MIRROR` names a folder, and the file lies in the folder of its dataset there, under its published name
+([a mirror](../datasets.md#a-mirror)). `rankbench data prepare DATASET` compares checksums and the counts above, and `rankbench
+reproduce TABLE --datasets DATASET` measures the cells."""
+
 TRAINED = """\
 `training`: the epochs (or iterations) and gradient steps of the measured model, and what its curve does in the last quarter of
 them: [how this is decided](../reproduce.md#trained-to-its-end)."""
@@ -95,7 +102,7 @@ class Paper:
 
 def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> list[Path]:
     """Write a page and a figure per paper that has evidence, and README.md, the index. Returns the paths."""
-    names = {*(table.name for table in tables), *(each.table for each in SIMULATIONS)}
+    names = _names(tables)
     site, papers = Site(folder, ("md",)), []
     for name in dict.fromkeys(table.paper for table in tables):
         own = tuple(table for table in tables if table.paper == name)
@@ -103,12 +110,16 @@ def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, 
         mine = {each for each in names if each.split("/")[0] == name}
         papers.append(Paper(name, own, studies, counts(tables, mine, evidence, environment), off_cells(own, mine, evidence)))
         site.add("paper", name, papers[-1], evidence)
-    site.add("papers", "README", papers, evidence)
+    site.add("papers", "README", papers, evidence, environment)
     return site.files
 
 
+def _names(tables: Sequence[PaperTable]) -> set[str]:
+    return {*(table.name for table in tables), *(each.table for each in SIMULATIONS)}
+
+
 @page_kind("papers")
-def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
+def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment) -> Page:
     by_paper = {f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)": paper.total for paper in papers}
     tables = [table for paper in papers for table in paper.tables]
     claims = [claim for dataset in sorted(evidence.datasets(StoredClaim)) for claim in _standing(tables, dataset, evidence)]
@@ -131,8 +142,15 @@ def _index(papers: Sequence[Paper], evidence: Evidence) -> Page:
         *_off_cells([cell for paper in papers for cell in paper.off]),
         *_section("Claims of the papers", header, bodies[False], TESTS),
         *_section("Claims on stand-ins", header, bodies[True], STAND_IN),
+        *_files(tables, evidence, environment),
     )
     return Page("Results", lead, sections)
+
+
+def _files(tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> Iterator[Section]:
+    """Yield the files that a user must bring, if data are missing."""
+    if missing := missing_data(tables, _names(tables), evidence, environment):
+        yield Section("Cells without data", (files_to_bring(missing, environment), Text(BRING)))
 
 
 @page_kind("paper")

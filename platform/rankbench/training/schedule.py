@@ -14,8 +14,8 @@ Kind = Literal["constant", "plateau", "cosine", "drop"]
 
 
 class Schedule:
-    """A factor that is `constant`, a `cosine` from 1 to 0 over the epochs, halved on each `plateau` of the metric, or a tenth in
-    the last quarter of the epochs (`drop`).
+    """A factor that is `constant`, a `cosine` from 1 to 0 over the epochs, halved on each `plateau` of the metric, or a tenth
+    in the last quarter of the epochs (`drop`).
 
     In the first `warmup` epochs it is multiplied by a factor that rises in each step.
     """
