@@ -99,6 +99,7 @@ def test_same_walks_for_one_two_and_four_threads():
 def node_by_node(encoder, p):
     """Algorithm 1 of the paper for each node in turn."""
     x, pairs, shares = torch.cat([encoder.users, encoder.items]), edge_list(encoder.edges), encoder.shares
+    layers = [x]
     for number in range(p.convolutions):
         rows = []
         for node in range(len(x)):
@@ -110,7 +111,8 @@ def node_by_node(encoder, p):
             z = torch.relu(z) if p.relu_last or not last else z
             rows.append(normalize(z, dim=0) if p.normalize_last or not last else z)
         x = torch.stack(rows)
-    return x
+        layers.append(x)
+    return x if p.combine == "last" else torch.stack(layers).mean(dim=0)
 
 
 def random_encoder(p, dtype=torch.float64):
@@ -125,11 +127,13 @@ def random_encoder(p, dtype=torch.float64):
 
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("neighbours", ["walks", "all"])
-@pytest.mark.parametrize(("relu", "normal"), [(False, False), (True, True), (False, True)])
+@pytest.mark.parametrize(
+    ("combine", "relu", "normal"), [("last", False, False), ("last", True, True), ("last", False, True), ("mean", False, False)]
+)
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
-def test_vectors_and_gradients_are_those_of_each_node(monkeypatch, n_layers, relu, normal, neighbours, compiled):
+def test_vectors_and_gradients_are_those_of_each_node(monkeypatch, n_layers, combine, relu, normal, neighbours, compiled):
     monkeypatch.setattr(devices, "_COMPILED", compiled)
-    p = PinSage(n_layers, neighbours, n_neighbours=3, n_walks=20, relu_last=relu, normalize_last=normal)
+    p = PinSage(n_layers, neighbours, 3, 20, combine, relu_last=relu, normalize_last=normal)
     encoder = random_encoder(p)
     found, expected = torch.cat(encoder()), node_by_node(encoder, p)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)

@@ -24,7 +24,11 @@ def test_a_file_under_its_published_name_is_enough_for_its_cells_to_be_measured(
     missing = missing_data(tables, {"deql/1"}, Evidence(store), here)
     assert sum(each.cells for each in missing) == counts(tables, {"deql/1"}, Evidence(store), here)["deql/1"].published == 72
     (row,) = (row for row in files_to_bring(missing, here).body if row[0] == GAMES)
-    assert row[1:3] == ["12", "deql/1"] and row[3].startswith("[Video_Games.csv](https://") and row[5:] == ["1,006", "896", "15,276"]
+    assert (
+        row[1:3] == ["12", "deql/1"]
+        and row[3].startswith("[Video_Games.csv](https://")
+        and row[5:] == ["1,006", "896", "15,276"]
+    )
 
     rng = np.random.default_rng(0)
     lines = [f"item{item},user{user},5.0,1500000000" for user in range(200) for item in rng.choice(80, 20, replace=False)]

@@ -5,8 +5,8 @@ z_h = \operatorname{ReLU}([x_h, n_h] W + w), \qquad z_h \leftarrow z_h / |z_h|$$
 
 paper α → shares of visits; T → `n_neighbours`; K → `convolutions`; Q, q, W, w → learned weights of each layer.
 As in the comparison of Wang et al. (SIGIR 2019), the nodes are users and items, their learned vectors the features, and the
-last layer is scored. With neighbours=all, a node's neighbours are those of its interactions with α = 1/degree: GraphSAGE with
-means.
+last layer is scored by default. With neighbours=all, a node's neighbours are those of its interactions with α = 1/degree:
+GraphSAGE with means.
 Differs from the paper: no dense layers after the convolutions. The last layer is linear by default, because after ReLU and unit
 length all scores lie in \[0, 1\], where BPR cannot fall below 0.313. Walks are drawn once per fit.
 """
@@ -49,6 +49,9 @@ class PinSage(Params):
         used=lambda p: p.neighbours == "walks",
         ge=1,
     )
+    combine: Literal["last", "mean"] = param(
+        "last", "vectors that are scored: the last convolution, or the mean of the tables and all convolutions", Fixed("last")
+    )
     relu_last: bool = param(False, "whether the last convolution ends with ReLU, as in the paper", Choice(False, True))
     normalize_last: bool = param(False, "whether the scored vectors have unit length, as in the paper", Choice(False, True))
 
@@ -77,11 +80,11 @@ class PinSageModel(EmbeddingModel):
         return users, items
 
     def rows(self, nodes: np.ndarray) -> Tensor | None:
-        return self._scored(nodes) if compiled(self.users.device) else None
+        return self._scored(nodes) if self.p.combine == "last" and compiled(self.users.device) else None
 
     def _scored(self, nodes: np.ndarray | None) -> Tensor:
-        """The scored vectors of all nodes, or on the CPU of some."""
-        x = torch.cat([self.users, self.items])
+        """The scored vectors of all nodes, or on the CPU of some; for the latter, `combine` is "last"."""
+        layers = [x := torch.cat([self.users, self.items])]
         self.shares = self.shares.to(x.device)
         weights = zip(self.messages, self.message_biases, self.weights, self.biases, strict=True)
         for number, (Q, q, W, w) in enumerate(weights, start=1):
@@ -90,12 +93,13 @@ class PinSageModel(EmbeddingModel):
             if compiled(x.device):
                 some = nodes if last and nodes is not None else np.arange(self.edges.n_nodes)
                 x = pinsage_layer(self.edges, some, (self.shares, self.shares_of_tails), x, (Q, q, W, w), relu, unit)
-                continue
-            n = weighted_sums(self.edges, self.shares, (x @ Q + q).relu())
-            x = x @ W[: x.shape[1]] + n @ W[x.shape[1] :] + w
-            x = x.relu() if relu else x
-            x = normalize(x, dim=1) if unit else x
-        return x
+            else:
+                n = weighted_sums(self.edges, self.shares, (x @ Q + q).relu())
+                x = x @ W[: x.shape[1]] + n @ W[x.shape[1] :] + w
+                x = x.relu() if relu else x
+                x = normalize(x, dim=1) if unit else x
+            layers.append(x)
+        return x if self.p.combine == "last" else sum(layers[1:], start=layers[0]) / len(layers)
 
 
 @model(
