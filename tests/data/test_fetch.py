@@ -198,6 +198,25 @@ def test_the_mirror_may_hold_the_dataset_under_another_name(write, mirrored):
     assert fetch(load_card(write({"source": source}), environment), environment)[0].path.parent.name == "other"
 
 
+def test_data_that_only_a_mirror_has_are_read_as_the_card_says_and_held_out_users_may_lie_in_folds(write, mirrored):
+    environment, folder = mirrored
+    for name, user, items in (
+        *(("train", 1, [1, 2, 3]), ("validfold", 2, [1, 2]), ("valid", 2, [3])),
+        *(("testfold", 3, [1]), ("test", 3, [2, 3])),
+    ):
+        table = {"user": [user] * len(items), "item": items, "position": range(len(items))}
+        pq.write_table(pa.table(table), folder / f"{name}.parquet")
+    card = {
+        "source": {"mirror": {"parts": ["train", "valid", "test", "valid_history", "test_history"]}},
+        "read": {"format": "parquet", "time": "position"},
+        "prepare": [{"timed": True}],
+        "split": {"protocol": "published"},
+    }
+    split = prepare(load_card(write(card), environment), environment).split
+    held_out = [split.holdout(part, "train") for part in ("valid", "test")]
+    assert [(part.history.nnz, part.target.nnz) for part in held_out] == [(2, 1), (1, 2)]
+
+
 def test_the_mirrors_checksum_is_held_to(write, mirrored):
     environment, folder = mirrored
     pq.write_table(pa.table({"user": [1], "item": [2]}), folder / "all.parquet")

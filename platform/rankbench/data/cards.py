@@ -20,7 +20,7 @@ from rankbench.core.wording import MD5, SHA256
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import SplitSpec, protocols
 
-Part = Literal["train", "valid", "test", "all"]
+Part = Literal["train", "valid", "test", "valid_history", "test_history", "all"]
 
 
 def _names_a_file(path: str) -> str:
@@ -74,7 +74,11 @@ class Mirror(Strict):
 
     folder: str | None = Field(None, description="its name in the mirror, if not the card's name")
     sha256: dict[str, str] = {}
-    parts: tuple[Part, ...] = Field((), description="parts that only a mirror has, because no reader reads the published form")
+    parts: tuple[Part, ...] = Field(
+        (),
+        description="parts that only a mirror has, because no reader reads the published form; the card's `read` names their "
+        "columns",
+    )
 
     @field_validator("folder")
     @classmethod
@@ -317,7 +321,7 @@ class Card(Strict):
 
 # Fields of splits that are left out of keys at these values, so that keys are those of the time before the field. The
 # fingerprint tells data with cold users apart.
-LATER = {"rank_valid": False, "cold_users": "drop", "repeats": "drop"}
+LATER = {"rank_valid": False, "cold_users": "drop", "repeats": "drop", "targets_by": "random"}
 ORIGIN = {"path", "reference", "changes"}  # fields that say where a card comes from, and not what it says
 
 

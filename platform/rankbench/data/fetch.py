@@ -24,8 +24,9 @@ from rankbench.data.readers import finder, layout_of
 from rankbench.data.readers.parquet import MIRROR
 
 log = logging.getLogger(__name__)
-# Mirrors may name the part "all" as link graphs do.
-MIRROR_NAMES = {part: [f"{part}.parquet"] for part in PARTS} | {"all": ["all.parquet", "edges.parquet"]}
+# Mirrors may name the part "all" as link graphs do, and what is known of held-out users a fold.
+OTHER_NAMES = {"all": "edges", "valid_history": "validfold", "test_history": "testfold"}
+MIRROR_NAMES = {part: [f"{name}.parquet" for name in dict.fromkeys((part, OTHER_NAMES.get(part, part)))] for part in PARTS}
 
 
 def fetch(
@@ -112,12 +113,13 @@ def _said(spec: Read, format: str | None) -> Read:
 def _mirrored_parquet(card: Card, environment: Environment, verify: bool) -> list[RawFile]:
     """The mirror's Parquet files of all parts that the card names, or an empty list if it has none of them."""
     folder = environment.mirror / card.mirror_folder
+    spec = card.read.model_copy(update={"format": "parquet"}) if card.source.mirror.parts else MIRROR
     files: list[RawFile] = []
     for part in card.source.part_names:
         path = next((folder / name for name in MIRROR_NAMES[part] if (folder / name).is_file()), None)
         if path is not None:
             digest = _verified(card, path, card.source.mirror.sha256.get(part), None, "mirror", environment, verify)
-            files.append(RawFile(part, path, digest, MIRROR, "mirror"))
+            files.append(RawFile(part, path, digest, spec, "mirror"))
     missing = [part for part in card.source.part_names if part not in [file.part for file in files]]
     if files and missing:
         raise DownloadError(f"{folder}: has {files[0].path.name} but no {missing[0]}.parquet", "incomplete in the mirror")

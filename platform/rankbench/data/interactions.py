@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from rankbench.core.errors import DataError
 
-PARTS = ("train", "valid", "test", "all")
+# The first five are labels of protocols/spec.py, in their order.
+PARTS = ("train", "valid", "test", "valid_history", "test_history", "all")
 NO_TIME = np.iinfo(np.int64).min
 
 

@@ -80,6 +80,14 @@ SAME = [(0, item, 5) for item in range(10)]
         ),
         (SQUARE, HeldOutUsers(valid=20, test=1000), None, r"20 \+ 1000 users are held out of 20"),
         (SQUARE, HeldOutUsers(test=0.01), None, "the test part is empty"),
+        (SQUARE, HeldOutUsers(test="published"), None, "split.test is published, but the data have no test part"),
+        (
+            SQUARE,
+            HeldOutUsers(test="published"),
+            ["train"] * 156 + ["test"] * 4,
+            "but 1 users of the test part are also in others",
+        ),
+        (SQUARE, HeldOutUsers(targets_by="time"), None, "held-out-users with targets by time needs a time column"),
         (
             [pair for pair in SQUARE if pair[1] < 4],
             HeldOutUsers(),

@@ -101,3 +101,27 @@ def test_shares_of_users_and_numbers_of_users(cut):
     assert held_out() == [2, 2]
     assert held_out(valid=0.25, test=0.5) == [5, 10]
     assert held_out(valid=1, test=18) == [1, 18]
+
+
+@given(rows=some_rows, late=st.sets(st.integers(0, 32), min_size=1, max_size=8), targets=shares, seed=st.integers(0, 99))
+def test_published_test_users_give_their_latest_items_as_targets(cut, rows, late, targets, seed):
+    """Times run against the ids of items, so that equal answers do not come from the order of the rows."""
+    timed = [(user, item, 100 - item) for user, item in rows]
+    late &= {user for user, _ in rows}
+    spec = HeldOutUsers(
+        valid=4, test="published", targets=float(targets), targets_by="time", convention="every-user", item_vocabulary="all",
+        seed=seed,
+    )  # fmt: skip
+    labels = ["test" if user in late else "train" for user, *_ in timed]
+    if all(sum(user == each for user, _ in rows) < 2 for each in late):
+        return  # none of them has a target
+    parts = cut(timed, spec, parts=labels).parts
+    assert {user for user, _ in parts["test_history"] + parts["test_target"]} == late
+    valid = {user for user, _ in parts["valid_history"] + parts["valid_target"]}
+    assert len(valid) == 4 and not valid & late
+    for name, group in (("test", late), ("valid", valid)):
+        for user in group:
+            items = sorted(item for each, item in rows if each == user)  # the latest first
+            n_hidden = n_targets("every-user", targets, len(items))
+            assert sorted(item for each, item in parts[f"{name}_target"] if each == user) == items[:n_hidden]
+            assert sorted(item for each, item in parts[f"{name}_history"] if each == user) == items[n_hidden:]

@@ -71,6 +71,23 @@ def test_published_data_without_validation_give_it_from_train(cut, pairs, seed):
     assert all(valid[user] == rounded("0.2", n) for user, n in Counter(user for user, _ in train).items())
 
 
+def test_published_histories_of_held_out_users_are_read_and_never_targets(cut):
+    """Users 1 and 2 are not in train: what is known of them lies in parts of its own."""
+    rows = [(user, item) for user in range(3) for item in range(4)]
+    labels = ["train"] * 4 + ["valid_history"] * 3 + ["valid"] + ["test_history"] * 2 + ["test"] * 2
+    made, _, parts = cut(rows, Published(), parts=labels)
+    assert [len(parts[name]) for name in ("train", "valid_history", "valid_target", "test_history", "test_target")] == [
+        4,
+        3,
+        1,
+        2,
+        2,
+    ]
+    test = made.holdout("test", "train+valid")
+    assert (test.users.tolist(), test.history.indices.tolist(), test.target.indices.tolist()) == ([2], [0, 1], [2, 3])
+    assert made.fit_matrix("train+valid").nnz == 8
+
+
 def test_a_pair_given_twice_within_a_part_counts_once(cut):
     labels = ["train"] * 15 + ["valid"] * 15 + ["test"] * 10 + ["train"]
     assert cut([*FORTY, FORTY[0]], Published(), parts=labels).split.train.sum() == 15

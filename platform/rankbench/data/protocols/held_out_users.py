@@ -6,20 +6,23 @@ Fold-in conventions:
   a held-out user with at least 5 interactions gives floor(share · n) of them as targets, chosen at random; one with
   fewer gives none.
 - `every-user`: a user with at least 2 interactions gives round(share · n), at least one and never all of them.
-The item vocabulary is that of the train users: other items of held-out users are dropped before the fold-in is chosen.
+The targets are random ones or, as the next items of a session are, the latest by time. The test users are random ones, or those
+of the published test part. The item vocabulary is that of the train users: other items of held-out users are dropped before the
+fold-in is chosen.
 The chosen configuration is not fitted again on validation users: the papers report the model of the train users.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from rankbench.core.errors import DataError
 from rankbench.core.rng import stream
-from rankbench.data.interactions import Interactions
+from rankbench.data.interactions import PARTS, Interactions
+from rankbench.data.protocols.leave_one_out import require_time
 from rankbench.data.protocols.spec import (
     DROPPED,
     TEST,
@@ -28,36 +31,43 @@ from rankbench.data.protocols.spec import (
     VALID,
     VALID_HISTORY,
     SplitSpec,
+    in_time,
     protocol,
     rounded,
     shuffled,
 )
 
+Users = Annotated[int | float, Field(gt=0)]
+
 
 class HeldOutUsers(SplitSpec):
     protocol: Literal["held-out-users"] = "held-out-users"
-    valid: int | float = Field(0.1, gt=0, description="share of users if below 1, otherwise their number")
-    test: int | float = Field(0.1, gt=0, description="share of users if below 1, otherwise their number")
+    valid: Users = Field(0.1, description="share of users if below 1, otherwise their number")
+    test: Users | Literal["published"] = Field(0.1, description="as `valid`, or published: the users of the test part")
     targets: float = Field(0.2, gt=0, lt=1, description="share of a held-out user's interactions to find; the rest is fold-in")
+    targets_by: Literal["random", "time"] = Field("random", description="a random share, or the latest interactions")
     convention: Literal["liang-2018", "every-user"] = "liang-2018"
     item_vocabulary: Literal["train", "all"] = Field("train", description="items of the train users, or of all users")
 
     @field_validator("valid", "test")
     @classmethod
-    def _whole(cls, users: int | float) -> int | float:
-        if users >= 1 and users != int(users):
+    def _whole(cls, users: int | float | str) -> int | float | str:
+        if not isinstance(users, str) and users >= 1 and users != int(users):
             raise ValueError(f"give a share below 1 or a whole number of users, got {users}")
         return users
 
 
 @protocol("held-out-users", HeldOutUsers, refit=False)
 def held_out_users(data: Interactions, p: HeldOutUsers) -> np.ndarray:
-    """Users in random order: the last `test` are test users, those before them validation users."""
+    """Users in random order, published test users last: the last `test` are test users, those before them validation users."""
+    if p.targets_by == "time":
+        require_time(data, "held-out-users with targets by time")
     present = np.unique(data.user)
-    n_valid, n_test = (_number(count, len(present)) for count in (p.valid, p.test))
+    published = _published(data) if p.test == "published" else present[:0]
+    n_valid, n_test = (len(published) if count == "published" else _number(count, len(present)) for count in (p.valid, p.test))
     if n_valid + n_test >= len(present):
         raise DataError(f"held-out-users: {n_valid} + {n_test} users are held out of {len(present)}; none is left to train on")
-    shuffle = stream(p.seed, "split", "users").permutation(present)
+    shuffle = np.r_[stream(p.seed, "split", "users").permutation(np.setdiff1d(present, published)), published]
     group = np.full(len(data.users), TRAIN, np.int8)
     group[shuffle[len(present) - n_test :]] = TEST
     group[shuffle[len(present) - n_test - n_valid : len(present) - n_test]] = VALID
@@ -68,12 +78,27 @@ def held_out_users(data: Interactions, p: HeldOutUsers) -> np.ndarray:
         labels[~known[data.item]] = DROPPED
     for held_out, history in ((VALID, VALID_HISTORY), (TEST, TEST_HISTORY)):
         rows = np.flatnonzero(labels == held_out)
-        order, rank, counts = shuffled(data.user[rows], stream(p.seed, "split", "fold-in", held_out))
+        if p.targets_by == "time":
+            order, rank, counts = in_time(data.keep(rows))
+            rank = counts[data.user[rows[order]]] - 1 - rank
+        else:
+            order, rank, counts = shuffled(data.user[rows], stream(p.seed, "split", "fold-in", held_out))
         labels[rows[order[rank >= _targets(p, counts)[data.user[rows[order]]]]]] = history
     return labels
 
 
-def _number(count: int | float, users: int) -> int:
+def _published(data: Interactions) -> np.ndarray:
+    """The users of the test part."""
+    of_test = data.part == PARTS.index("test")
+    users = np.unique(data.user[of_test])
+    both = len(np.intersect1d(users, data.user[~of_test]))
+    if both or not len(users):
+        found = f"{both:,} users of the test part are also in others" if both else "the data have no test part"
+        raise DataError(f"split.test is published, but {found}")
+    return users
+
+
+def _number(count: Users, users: int) -> int:
     return round(count * users) if count < 1 else int(count)
 
 

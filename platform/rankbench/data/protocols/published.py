@@ -17,7 +17,9 @@ class Published(CarvedValid):
 
 @protocol("published", Published)
 def published(data: Interactions, p: Published) -> np.ndarray:
-    """The published train, valid and test parts; without a valid part, a share of train becomes validation."""
+    """The published train, valid and test parts, and what is known of held-out users if it is in parts of its own; without a
+    valid part, a share of train becomes validation.
+    """
     if (data.part == PARTS.index("all")).any():
         raise DataError("split.protocol is published, but the data come in one part, `all`")
     labels = data.part.copy()
