@@ -13,10 +13,11 @@ from rankbench.core.errors import DownloadError, require
 from rankbench.core.files import require_writable
 from rankbench.core.patterns import selected
 from rankbench.core.threads import available_cpus, require_threads
-from rankbench.data.cards import Card, card_names, load_card
+from rankbench.data.cards import Card, load_card
 from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set
 from rankbench.experiment.methods import families
 from rankbench.fitting.drive import Row
+from rankbench.leaderboard.collection import chosen_datasets
 from rankbench.leaderboard.contest import Entry, Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.entry import Rules
@@ -83,7 +84,7 @@ def agenda(
     else:
         require_threads(options.threads, "--threads")
     stores = Stores(environment, options.store)
-    cards = [load_card(name, environment) for name in selected(options.datasets, [*card_names(environment)], "--datasets")]
+    cards = [load_card(name, environment) for name in chosen_datasets(options.datasets, environment)]
     # Without a name of their own, made-up datasets are left out.
     cards = [card for card in cards if card.name in options.datasets or not card.source.generator]
     known = entrants(rules.metric)

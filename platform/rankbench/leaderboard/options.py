@@ -23,7 +23,7 @@ class Selection(Options):
         parse=comma_separated, complete="selected_methods",
     )  # fmt: skip
     datasets: str | Sequence[str] = option(
-        (), "Datasets or patterns, comma-separated; !NAME leaves out. Default: all that can be had.",
+        (), "Datasets or patterns, comma-separated; !NAME leaves out. Default: the collection; to show, all.",
         parse=comma_separated, complete="selected_datasets",
     )  # fmt: skip
 

@@ -1,0 +1,69 @@
+"""The collection: the datasets of a leaderboard, chosen by a rule before any result, and how much each of them counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rankbench.core.config import Strict, read_yaml, validate
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.names import Name
+from rankbench.core.patterns import WITHOUT, selected
+from rankbench.core.registry import nearest
+from rankbench.data.cards import card_names
+
+FILE = "leaderboard/datasets.yaml"  # beside the experiment files; its head has the rule
+Words = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9 -]{0,39}$")]
+
+
+class Member(Strict):
+    """A dataset of the collection. Those that have one `source` are near-duplicates and count once together."""
+
+    domain: Words
+    split: Literal["random", "temporal", "leave-last", "held-out users", "graph", "popularity shift"]
+    source: Words
+
+
+class Collection(Strict):
+    datasets: dict[Name, Member] = Field(min_length=1)
+
+    def weights(self, names: Iterable[str]) -> dict[str, float]:
+        """Return the weight of each name: 1 / the number of those of its source among `names`. A dataset outside the collection
+        has a source of its own.
+        """
+        sources = {name: member.source if (member := self.datasets.get(name)) else f"own: {name}" for name in names}
+        counted = Counter(sources.values())
+        return {name: 1 / counted[source] for name, source in sources.items()}
+
+
+def collection(environment: Environment) -> Collection:
+    """Read the user's own collection, or that of this program.
+
+    Raises ConfigError naming file and dataset for a key, a value or a dataset that is not known.
+    """
+    cards = card_names(environment)
+    path = next((path for each in environment.catalogues("experiments") if (path := each / FILE).is_file()), None)
+    if path is None:
+        raise ConfigError(f"experiments/{FILE}: no such file; name datasets by --datasets")
+    found = validate(Collection, read_yaml(path), str(path))
+    for name in found.datasets:
+        require(name in cards, f"{path}: datasets.{name}: no such dataset{nearest(name, cards)} (rankbench data list)")
+    return found
+
+
+def weights(names: Iterable[str], environment: Environment | None = None) -> dict[str, float]:
+    """Return how much each dataset counts in means and resamples over datasets: see `Collection.weights`."""
+    return collection(environment or Environment.from_env()).weights(names)
+
+
+def chosen_datasets(words: Sequence[str], environment: Environment) -> list[str]:
+    """Return the names that the words of `--datasets` select from all datasets, or from the collection if they only leave out.
+
+    Raises ConfigError for a word that selects nothing.
+    """
+    named = any(not word.startswith(WITHOUT) for word in words)
+    return selected(words, [*(card_names(environment) if named else collection(environment).datasets)], "--datasets")
