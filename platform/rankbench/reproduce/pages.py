@@ -73,7 +73,7 @@ WIDEST = 8  # settings in that table
 BRING = """\
 Cells wait for datasets whose files are not on the machine that made these pages. A file is either downloaded from its address,
 or brought: `RANKBENCH_MIRROR` names a folder, and the file lies in the folder of its dataset there, under its published name
-([a mirror](../datasets.md#a-mirror)). `rankbench data prepare DATASET` compares checksums and the counts above, and `rankbench
+([a mirror](../datasets.md#a-mirror)). `rankbench data fetch DATASET` compares checksums and the counts above, and `rankbench
 reproduce TABLE --datasets DATASET` measures the cells."""
 
 TRAINED = """\
