@@ -355,7 +355,7 @@ class LeaderboardWriters(Store):
     def command(self) -> tuple[str, ...]:
         datasets = ",".join(f"tiny-{number}" for number in range(self.n_cards))  # what is made up is left out unless named
         words = ("leaderboard", "--methods", ",".join(self.methods), "--datasets", datasets)
-        return (*words, "--budget", "1s", "--seeds", "1", ALONE)
+        return (*words, "--budget", "1s", ALONE)
 
     @property
     def n_entries(self) -> int:

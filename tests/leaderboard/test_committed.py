@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rankbench.leaderboard.board import Board, comparable
-from rankbench.leaderboard.contest import in_time
 from rankbench.leaderboard.results import Leaderboard, Result
 
 STORE = Path(__file__).parents[2] / "experiments" / "leaderboard"
@@ -23,7 +22,7 @@ def board() -> Board:
 def test_every_method_is_on_every_dataset_within_the_budget(board):
     assert len(board.entries) == 12 * 65 and len(board.ranking.methods) == 65 and not board.left_out
     assert len(board.ranking.datasets) == 11 and list(board.datasets_apart) == [APART]
-    assert all(in_time(each.seconds["all"], each.budget) for each in board.entries if each.finished)
+    assert all(each.seconds["all"] <= 1.1 * each.budget for each in board.entries if each.finished)
     assert not any(each.status == "failed" for each in board.entries)
     assert {each.dataset for each in board.entries if each.status == "not applicable"} == {APART}
 

@@ -15,17 +15,16 @@ from rankbench.experiment.outcome import failure
 from rankbench.leaderboard.contest import Entry, Plan, run
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import LATE, Rules
-from rankbench.leaderboard.results import Leaderboard, Result
-from rankbench.sweeps.search.budget import Budget
+from rankbench.leaderboard.results import Leaderboard, Result, within
 from rankbench.sweeps.search.stage import results_of
 from rankbench.tracking.record import DatasetInfo, Measured, Searched, write_record
 
 RULES = Rules("ndcg@20", MetricSet(("ndcg@20",)))
 
 
-def entry(folder, name="popularity"):
+def entry(folder, name="popularity", milestone=1.0):
     card = load_card("synthetic", Environment.from_env())
-    return Entry(entrants("ndcg@20")[name], card, Size(10, 10, 50, 250.0, 10), Budget(1.0), 1.0, Leaderboard(folder), "data")
+    return Entry(entrants("ndcg@20")[name], card, Size(10, 10, 50, 250.0, 10), milestone, Leaderboard(folder), "data")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -43,8 +42,7 @@ def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path,
         ({"error": LATE}, "over budget"),
         ({"error": "warm-up had not ended after 300 s"}, "failed"),
         ({"error": "no", "searched": Searched(refused=True)}, "not applicable"),
-        ({"status": "finished", "searched": Searched(0.5, 3, (0,), (0.4,)), "seconds": {"all": 1.1}}, "finished"),
-        ({"status": "finished", "searched": Searched(0.5, 3, (0,), (0.4,)), "seconds": {"all": 1.11}}, "over budget"),
+        ({"status": "finished", "searched": Searched(0.5, 3, "settled"), "seconds": {"all": 1.0}}, "finished"),
     ],
 )
 def test_what_is_stored_of_an_entry_that_ended(tmp_path, record, status):
@@ -52,7 +50,7 @@ def test_what_is_stored_of_an_entry_that_ended(tmp_path, record, status):
     job = each.unit(RULES).job
     result = each.result(replace(failure(job, job.configs[0], ""), threads=1, **record), RULES)
     assert result.status == status and result.key[:-1] == each.without_result(RULES).key[:-1]
-    assert result.reason == record.get("error", "" if status == "finished" else LATE)
+    assert result.reason == record.get("error", "")
 
 
 def contest(home, names, monkeypatch, running=lambda name: None):
@@ -75,6 +73,60 @@ def contest(home, names, monkeypatch, running=lambda name: None):
     machine = SimpleNamespace(machines=[Machine(2, 1 << 40)])
     run(Plan(tuple(entries), 0, {}), RULES, environment, machine, on_other=lambda each: others.append(each.entrant.name))
     return run_here, others
+
+
+def measured(milestone, value, ended="still gaining"):
+    data = DatasetInfo("synthetic", "data", counts={"users": 2, "items": 3})
+    about = {"status": "finished", "searched": Searched(value, 3, ended), "seconds": {"all": milestone}, "dataset": data}
+    return about | {
+        "threads": 1,
+        "metrics": {"ndcg@20": Measured(value, 0.0, 1.0)},
+        "curve": [{"seconds": 1.0, "valid": value}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("best", "ran"), [(None, ["popularity", "random", "ease", "ials", "popularity", "ials", "ials"]), (1, None)]
+)
+def test_all_races_reach_a_milestone_before_one_goes_on(home, monkeypatch, best, ran):
+    """A race that is over, and one that failed, do not go on. What is shown of a later milestone is its last result."""
+    folder, order = home / "leaderboard", []
+    outcomes = {
+        ("popularity", 10.0): measured(10.0, 0.2), ("popularity", 30.0): measured(30.0, 0.2, "settled"),
+        ("random", 10.0): measured(1.0, 0.1, "exhausted"), ("ease", 10.0): {"error": "no memory"},
+        ("ials", 10.0): {"error": LATE}, ("ials", 30.0): measured(30.0, 0.3), ("ials", 100.0): measured(100.0, 0.4),
+    }  # fmt: skip
+
+    def at_once(units, environment, store, cluster, resources, on_done, in_order, may_begin, **_):
+        for unit in units:
+            assert may_begin(unit)
+            order.append((unit.job.entrant.name, unit.job.milestone))
+            record = replace(failure(unit.job, unit.job.configs[0], ""), **outcomes[order[-1]])
+            write_record(store.records, record, pa.table({"user": ["a"], "ndcg@20": pa.array([0.3], pa.float32())}))
+            on_done(unit, [record], False)
+
+    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", at_once)
+    machine, anew = SimpleNamespace(machines=[Machine(2, 1 << 40)]), []
+    left = [
+        entry(folder, name, seconds) for seconds in (10.0, 30.0, 100.0) for name in ("popularity", "random", "ease", "ials")
+    ]
+    todo = Plan(tuple(left), 0, {}, best)
+    assert sum(each.seconds for each in todo.everything(RULES)) == (400 if best is None else 40 + 20 + 70)
+    run(todo, RULES, Environment.from_env(), machine, on_anew=lambda each: anew.append((each.entrant.name, each.milestone)))
+    if best:  # random is worse than popularity, and ials and ease have no result at 10 s
+        assert order[4:] == [("popularity", 30.0)]
+        return
+    assert [name for name, _ in order] == ran
+    assert anew == [("popularity", 30.0), ("ials", 100.0)]  # nothing was saved here
+    store = Leaderboard(folder)
+    shown = {each.entrant: (each.allowed, each.ended) for each in within(store.all(Result), "100s")}
+    assert shown == {"ials": ("100s", "still gaining"), "popularity": ("30s", "settled"), "random": ("10s", "exhausted")}
+    again = Plan(tuple(replace(each, results=store) for each in left), 0, {})
+    assert {(each.entrant.name, each.milestone) for each in again.everything(RULES)} == {
+        ("ease", 10.0),
+        ("ease", 30.0),
+        ("ease", 100.0),
+    }
 
 
 def test_two_commands_at_once_run_each_entry_once(home, monkeypatch):
@@ -103,7 +155,7 @@ def test_a_record_that_a_killed_command_left_is_stored_by_the_next_one(home, mon
     job = entry(home / "leaderboard").unit(RULES).job
     assert entry(home / "other").unit(RULES).run_id != job.run_id(job.configs[0])  # another store has its own run
     data = DatasetInfo("synthetic", "data", counts={"users": 2, "items": 3})
-    about = {"status": "finished", "searched": Searched(0.5, 3, (0,), (0.4,)), "seconds": {"all": 1.0}, "dataset": data}
+    about = {"status": "finished", "searched": Searched(0.5, 3, "settled"), "seconds": {"all": 1.0}, "dataset": data}
     record = replace(failure(job, job.configs[0], ""), **about, threads=1, metrics={"ndcg@20": Measured(0.4, 0.3, 0.5)})
     records = Environment.from_env().results / "entries" / "records"
     write_record(records, record, pa.table({"user": ["a", "b"], "ndcg@20": pa.array([0.3, 0.5], pa.float32())}))

@@ -130,7 +130,7 @@ def board(home, capsys):
 
 @pytest.mark.timeout(300)
 def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
-    words = ["--datasets", "synthetic", "--budget", "1s", "--seeds", "1", "--plugin", "mine.py"]
+    words = ["--datasets", "synthetic", "--budget", "1s", "--plugin", "mine.py"]
     methods = "popularity,copy,too-slow,dies,refuses,broken"
     first = cluster_board("--methods", methods, *words)
     results = {each["entrant"]: each for each in first["done"]}
@@ -179,13 +179,18 @@ def test_a_dry_run_downloads_and_writes_nothing(board, home, monkeypatch):
     (home / "datasets" / "unknown.yaml").write_text("name: unknown\nsource: {files: {all: {url: https://example.org/a.csv}}}\n")
     monkeypatch.setattr("rankbench.data.fetch.download", lambda *asked: pytest.fail(f"{asked[0]} was downloaded"))
     before = sorted(home.rglob("*"))
-    left = board("--methods", "ease", "--datasets", "synthetic,movielens-1m,unknown", "--budget", "100s/M", "--dry-run")["left"]
-    assert {each["dataset"]: each["budget"] for each in left} == {"synthetic": 6.0, "movielens-1m": 100.0, "unknown": None}
+    left = board("--methods", "ease", "--datasets", "synthetic,movielens-1m,unknown", "--budget", "20s", "--dry-run")
+    assert left["hours"] == 60 / 3600
+    small_first = [("synthetic", 10.0), ("movielens-1m", 10.0), ("unknown", 10.0)]
+    assert [(each["dataset"], each["budget"]) for each in left["left"]] == [
+        *small_first,
+        *((name, 20.0) for name, _ in small_first),
+    ]
     assert sorted(home.rglob("*")) == before
     prepare(load_card("synthetic", Environment.from_env()), Environment.from_env())
     before = sorted(home.rglob("*"))
-    (left,) = board("--methods", "ease", "--datasets", "synthetic", "--budget", "100s/M", "--dry-run")["left"]
-    assert 1.0 < left["budget"] < 6.0  # of its interactions to train on
+    (left,) = board("--methods", "ease", "--datasets", "synthetic", "--budget", "10s", "--dry-run")["left"]
+    assert left == {"budget": 10.0, "dataset": "synthetic", "methods": ["ease"]}
     assert sorted(home.rglob("*")) == before
 
 

@@ -1,14 +1,15 @@
 """The store of a leaderboard."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from rankbench.core.errors import DataError
-from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.results import Leaderboard, Result
+from rankbench.leaderboard.board import Board, comparable
+from rankbench.leaderboard.results import POINTS, Leaderboard, Result, thinned, within
 
 from .entries import entry
 
@@ -38,7 +39,15 @@ def test_another_budget_stays_and_the_same_entry_is_replaced(tmp_path):
     assert [(each.allowed, each.tried) for each in Leaderboard(tmp_path).all(Result)] == [("10s", 3), ("30s", 2)]
 
 
-CHANGES = [{"threads": 2}, {"metric": "recall@20"}, {"rules": "others"}, {"card": "other"}, {"fingerprint": "other"}]
+CHANGES = [
+    {"search": "asha"},
+    {"precision": "float64"},
+    {"threads": 2},
+    {"metric": "recall@20"},
+    {"rules": "others"},
+    {"card": "other"},
+    {"fingerprint": "other"},
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
@@ -121,3 +130,40 @@ def test_users_without_a_history_are_stored_and_named_where_there_are_any(tmp_pa
     assert [line for line in lines if "history" in line] == [
         "Users without a history, who are measured as `cold_users` in the card says: 1,285 on steam."
     ]
+
+
+def test_the_board_of_a_budget_has_the_last_result_of_races_that_were_over_before(tmp_path):
+    races = {"ended": "settled", "search": "asha"}
+    lines = [
+        entry(entrant="ease", ended="exhausted", search="asha"), entry(entrant="sl", allowed="30s", budget=30.0, **races),
+        entry(entrant="sl", ended="still gaining", search="asha"), entry(entrant="bpr", ended="still gaining", search="asha"),
+        entry(entrant="ials", allowed="100s", budget=100.0, **races), entry(entrant="old"),
+        entry(entrant="cml", status="not applicable", search="asha"),
+    ]  # fmt: skip
+    ease, sl, _, _, ials, _, cml = lines
+    assert {each.entrant: each for each in within(lines, "100s")} == {"ease": ease, "sl": sl, "ials": ials, "cml": cml}
+    assert {each.allowed for each in within(lines, "10s")} == {"10s"} and len(within(lines, "10s")) == 5
+    results = Leaderboard(tmp_path)
+    for each in lines:
+        results.add(each)
+    assert results.find(entry(entrant="sl", allowed="300s", budget=300.0, search="asha")) == sl
+    assert results.find(entry(entrant="bpr", allowed="30s", budget=30.0, search="asha")) is None
+
+
+def test_a_store_of_the_time_before_races_is_read_and_written_as_it_was(tmp_path):
+    source = Path(__file__).parents[2] / "experiments" / "leaderboard" / "lastfm.entries.jsonl"
+    (tmp_path / source.name).write_bytes(source.read_bytes())
+    results = Leaderboard(tmp_path)
+    old = [*results.all(Result)]
+    results.add(replace(old[0], search="asha", ended="settled", curve=((1.0, 0.5),), started_at="2026-12"))
+    results.add(old[0])
+    before, after = (set((folder / source.name).read_text().splitlines()) for folder in (source.parent, tmp_path))
+    assert before < after and len(after - before) == 1
+    shown, notes = comparable([each for each in Leaderboard(tmp_path).all(Result) if each.allowed == "10s"])
+    assert [each.search for each in shown] == ["asha"] and "Left out are 64 entries of an earlier kind of search" in notes[0]
+
+
+def test_a_curve_has_few_points_and_its_last_one():
+    curve = [(1.0 + n / 10, float(n)) for n in range(1000)]
+    few = thinned(curve)
+    assert 25 <= len(few) <= POINTS and few[-1] == curve[-1] and set(few) < set(curve) and thinned(few) == few

@@ -13,7 +13,6 @@ from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import EntryJob, Rules
 from rankbench.leaderboard.results import Result
 from rankbench.leaderboard.tracked import EXPERIMENT, describe, follow, send
-from rankbench.sweeps.search.budget import Budget
 from rankbench.sweeps.units import Unit
 from rankbench.tracking import live_fits
 from rankbench.tracking.labels import Labels
@@ -28,12 +27,21 @@ FOUND = Result(
     dataset="lastfm", card="card", entrant="sl", rules="rules", allowed="10s", budget=10.0, metric="ndcg@20", fingerprint="f",
     method="sl",
     params={"tau": 0.1, "form": "single"}, metrics={"ndcg@20": (0.2, 0.1, 0.3), "coverage@20": (0.5, None, None)},
-    valid=0.25, tried=7, seeds=(0, 1), seconds={"all": 9.5, "search": 6.0}, peak_memory_gb=0.7,
+    valid=0.25, tried=7, ended="settled", default={"ndcg@20": 0.1}, seconds={"all": 9.5, "fit": 6.0}, peak_memory_gb=0.7,
     started_at="2026-11-23T16:00:00+00:00",
 )  # fmt: skip
 CURVE = [{"iteration": n, "seconds": n / 2, "valid": 0.25 + n / 64} for n in (1, 4, 9)]
 LOST = replace(
-    FOUND, entrant="dgcf", status="over budget", reason="too slow", metrics={}, valid=None, params={}, seconds={}, tried=0
+    FOUND,
+    entrant="dgcf",
+    status="over budget",
+    reason="too slow",
+    metrics={},
+    valid=None,
+    params={},
+    seconds={},
+    tried=0,
+    default={},
 )
 
 
@@ -67,8 +75,8 @@ def test_an_entry_is_a_run_with_its_setting_and_values(runs):
     assert run.data.params == {"dataset": "lastfm", "method": "sl", "budget": "10s", "tau": "0.1", "form": "single"}
     assert run.data.metrics == {
         "curve/seconds": 4.5, "curve/valid": 0.390625,
-        "test/ndcg_at_20": 0.2, "test/coverage_at_20": 0.5, "valid/ndcg_at_20": 0.25, "seconds/all": 9.5, "seconds/search": 6.0,
-        "peak_memory_gb": 0.7, "settings_tried": 7.0,
+        "test/ndcg_at_20": 0.2, "test/coverage_at_20": 0.5, "valid/ndcg_at_20": 0.25, "seconds/all": 9.5, "seconds/fit": 6.0,
+        "peak_memory_gb": 0.7, "settings_tried": 7.0, "default/ndcg_at_20": 0.1,
     }  # fmt: skip
     assert run.data.tags["who"] == "me" and run.data.tags["rankbench.fingerprint"] == "f"
     assert run.data.tags["mlflow.runColor"] == colour_of_name("sl")
@@ -97,7 +105,7 @@ def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, e
     for name in ("BEGIN", "YOUNG", "EVERY"):
         monkeypatch.setattr(live_fits, name, 0.0)
     rules = Rules("ndcg@20", metric_set(("ndcg",), (20,)))
-    job = EntryJob.of(entrants("ndcg@20")["sl"], load_card("synthetic", environment), Budget(10.0), rules)
+    job = EntryJob.of(entrants("ndcg@20")["sl"], load_card("synthetic", environment), 10.0, rules)
     record = base_record(job, job.configs[0], DatasetInfo("synthetic", "f"), FOUND.started_at)
     live = {}
 

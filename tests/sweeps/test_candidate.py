@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit_stepwise
 from rankbench.experiment.job import configure
-from rankbench.fitting.drive import Validation, result_of
+from rankbench.fitting.drive import Validation
 from rankbench.sweeps.search.candidate import Candidate
 
 
@@ -21,11 +21,12 @@ def test_the_model_of_a_fit_that_converges_between_two_evaluations_is_its_last_o
     config, later = configure(method, values), itertools.count(1)  # each evaluation is better than those before it
     ended = {}
 
-    def begin(measure):
+    def begin(measure, folder):
         fit = yield from fit_stepwise((config,), X, "float64", 0, Execution(1), validation=Validation(measure, config.stopping))
         ended["at"] = fit.iterations
         return fit
 
     candidate = Candidate(config, begin, lambda model, metric: next(later), "ndcg@20", clock=itertools.count().__next__)
-    result_of(candidate.advance(10**6))
-    assert candidate.ended and 1 < ended["at"] < 400 and candidate.iterations == ended["at"]
+    while not candidate.ended:
+        candidate.step()
+    assert 1 < ended["at"] < 400 and candidate.best.iterations == ended["at"] and candidate.best.seconds == candidate.seconds

@@ -23,12 +23,11 @@ from rankbench.leaderboard.stored import boards
 def leaderboard(options: LeaderboardOptions, *, environment: Environment | None = None) -> Board:
     """Give every method the same time on every dataset, and return their standings.
 
-    `methods` and `datasets` are names or patterns, all without words. `budget` is a time such as 30s or 2m, or 30s/M for 30
-    seconds per million interactions to train on. `metric` chooses on the validation set. Each fit has `threads` threads, and
-    the chosen setting is fitted with `seeds` seeds, as far as the budget allows. Entries that are in the folder `store` are
-    not run again; by default, the store is leaderboard/ in the results folder or, in a checkout of this project and for its own
-    methods and datasets, the one in experiments/ that its pages are made from. `address` is that of a Ray cluster, by default
-    this machine.
+    `methods` and `datasets` are names or patterns, all without words. `budget` is a time such as 30s or 2m; all methods first
+    get 10 s, then 30 s and so on, and with `best` only so many of each time go on to the next. `metric` chooses on the
+    validation set. Each fit has `threads` threads. Entries that are in the folder `store` are not run again; by default, the
+    store is leaderboard/ in the results folder or, in a checkout of this project and for its own methods and datasets, the one
+    in experiments/ that its pages are made from. `address` is that of a Ray cluster, by default this machine.
 
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset is available, ClusterError if the
     cluster cannot be joined, and StorageError if the store cannot be written.
@@ -42,7 +41,7 @@ def leaderboard(options: LeaderboardOptions, *, environment: Environment | None 
         options,
         methods=_words("methods", options.methods),
         datasets=_words("datasets", options.datasets),
-        seeds=whole_number("seeds", options.seeds, 1),
+        best=None if options.best is None else whole_number("best", options.best, 1),
         threads=whole_number("threads", options.threads, 1),
         store=None if store is None else Path(store),
     )

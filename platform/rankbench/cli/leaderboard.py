@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from rankbench.cli.arguments import DryRun, Plugin, Tags, Track, skipping
 from rankbench.cli.console import Json, clock, err, out, phase_progress, print_json, print_table
 from rankbench.cli.declare import command
 from rankbench.cli.run_by_default import RunByDefault
+from rankbench.leaderboard.milestones import before
 from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 EXAMPLES = """Examples:
   rankbench leaderboard --datasets movielens-100k --budget 10s
   rankbench leaderboard --methods ease,ials,bpr,lightgcn --datasets movielens-100k,lastfm --budget 30s
-  rankbench leaderboard --methods family:softmax --datasets 'movielens-*' --budget 30s/M      per million interactions
+  rankbench leaderboard --methods family:softmax --datasets 'movielens-*' --budget 100s --best 5
   rankbench leaderboard --plugin my_loss.py --methods squared-hinge --datasets movielens-100k --budget 10s
   rankbench leaderboard --budget 30s --dry-run      what is left, and how long it takes
   rankbench leaderboard --budget 30s --address auto      on a Ray cluster
@@ -54,10 +55,11 @@ def run(
     plugin: Plugin = None,
     json: Json = False,
 ) -> None:
-    """Give every method the same time on every dataset: to search its settings on the validation set, and to be fitted.
+    """Give every method the same time on every dataset, to search its settings on the validation set.
 
-    Reading data, and the measurement on test at the end, are not counted. Each result is stored at once, and the same command
-    goes on where it ended; only new methods, datasets and budgets are run.
+    All methods first get 10 s, then 30 s, 100 s and so on until the budget: fits go on where they were, and each time is a
+    result of its own. Reading data, and the measurement on test, are not counted. Each result is stored at once, and the same
+    command, or one with a larger budget, goes on where it ended.
     """
     from rankbench.core.environment import Environment
     from rankbench.core.errors import require
@@ -75,10 +77,10 @@ def run(
     if not json:
         _announce(todo, options)
     if dry_run:
-        _show_plan(todo.plan.left, json)
+        _show_plan(todo, json)
         return
     view = _View(todo, quiet=json)
-    compete(todo, environment, options.address, view.done, sink, view.skipped)
+    compete(todo, environment, options.address, view.done, sink, view.skipped, view.anew)
     if json:
         skipped = [{"dataset": each.card.name, "entrant": each.entrant.name} for each in view.others]
         stores = todo.stores.public.folder, todo.stores.private and todo.stores.private.folder
@@ -123,15 +125,13 @@ def _announce(todo: Agenda, options: LeaderboardOptions) -> None:
     """Say on stderr what is left, how long it takes, and where results go."""
     from rankbench.core.threads import available_cpus
 
-    plan, private = todo.plan, todo.stores.private
+    plan, private, left = todo.plan, todo.stores.private, todo.plan.everything(todo.rules)
     for name, why in plan.not_available.items():
         err.print(f"not available: {name} ({why})", style="dim")
-    if unknown := plan.of_unknown_size:
-        err.print(f"size not known before they are prepared: {', '.join(unknown)}", style="dim")
     slots = max(1, available_cpus() // options.threads)
-    hours = "" if options.address else f", at most {clock(plan.seconds / slots)}, {slots} at once"
-    err.print(f"{len(plan.left)} entries left{hours}; {plan.done} are stored", highlight=False)
-    for folder in dict.fromkeys(each.results.folder for each in plan.left):
+    hours = "" if options.address else f", at most {clock(sum(each.seconds for each in left) / slots)}, {slots} at once"
+    err.print(f"{len(left)} entries left{hours}; {plan.done} are stored", highlight=False)
+    for folder in dict.fromkeys(each.results.folder for each in left):
         if private and folder == private.folder:
             err.print(f"results of your own datasets and methods go to {folder}; `leaderboard show --store` shows them")
         else:
@@ -142,19 +142,24 @@ class _View:
     """A line on stderr for each entry that ends or is left to another command, and what they were."""
 
     def __init__(self, todo: Agenda, quiet: bool):
-        self.of, self.quiet, self.begun = len(todo.plan.left), quiet, time.monotonic()
+        self.todo, self.quiet, self.begun = todo, quiet, time.monotonic()
         self.results: list[Result] = []
         self.others: list[Entry] = []
 
     def done(self, result: Result) -> None:
         self.results.append(result)
-        number, of = len(self.results), self.of - len(self.others)
-        left = (time.monotonic() - self.begun) / number * (of - number)
-        self._say(f"{number}/{of}, {clock(left)} left  {_outcome(result)}")
+        left = self.todo.plan.everything(self.todo.rules)
+        done = sum(each.budget - before(each.budget) for each in self.results)
+        seconds = (time.monotonic() - self.begun) / done * sum(each.seconds for each in left)
+        self._say(f"{len(left)} left, at most {clock(seconds)}  {_outcome(result)}")
 
     def skipped(self, entry: Entry) -> None:
         self.others.append(entry)
         self._say(f"{entry.entrant.name} on {entry.card.name}: skipped: another command is running it, or has")
+
+    def anew(self, entry: Entry) -> None:
+        where = f"{entry.entrant.name} on {entry.card.name}"
+        self._say(f"{where}: a new race begins, because what was saved of the earlier one is not in the results folder")
 
     def _say(self, line: str) -> None:
         if not self.quiet:
@@ -188,26 +193,28 @@ def _percent(found: Probabilities | None) -> str:
 def _outcome(result: Result) -> str:
     where = f"{result.entrant} on {result.dataset}"
     if not result.finished:
-        return f"{where}: {result.status}: {result.reason}"
+        return f"{where}, {result.allowed}: {result.status}: {result.reason}"
     value, low, high = result.metrics[result.metric]
-    seeds = f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
     interval = "" if low is None or high is None else f" [{low:.4f}, {high:.4f}]"
-    return f"{where}: {result.metric} {value:.4f}{interval}, {result.tried} settings, {seeds}, {result.seconds['all']:.1f} s"
+    default = f", defaults {result.default[result.metric]:.4f}" if result.default else ""
+    return (
+        f"{where}, {result.allowed}: {result.metric} {value:.4f}{interval}{default}, {result.tried} settings, "
+        f"{result.seconds['all']:.1f} s, {result.ended}"
+    )
 
 
-def _show_plan(left: Any, json: bool) -> None:
-    rows: dict[str, list[Any]] = {}
-    for each in left:
-        rows.setdefault(each.card.name, []).append(each)
-    facts = [
-        {"dataset": name, "budget": entries[0].seconds, "methods": [each.entrant.name for each in entries]}
-        for name, entries in rows.items()
-    ]
+def _show_plan(todo: Agenda, json: bool) -> None:
+    rows: dict[tuple[float, str], list[Entry]] = {}
+    for each in todo.plan.everything(todo.rules):
+        rows.setdefault((each.milestone, each.card.name), []).append(each)
+    methods = [[each.entrant.name for each in entries] for entries in rows.values()]
+    hours = [sum(each.seconds for each in entries) / 3600 for entries in rows.values()]
     if json:
-        print_json({"left": facts})
+        facts = [{"budget": key[0], "dataset": key[1], "methods": names} for key, names in zip(rows, methods, strict=True)]
+        print_json({"left": facts, "hours": sum(hours)})
         return
     body = [
-        [f["dataset"], f"{f['budget']:g} s" if f["budget"] else "not known", str(len(f["methods"])), ", ".join(f["methods"])]
-        for f in facts
+        [f"{milestone:g} s", name, str(len(names)), f"{each:.2f}", ", ".join(names)]
+        for (milestone, name), names, each in zip(rows, methods, hours, strict=True)
     ]
-    print_table(["dataset", "budget", "entries", "methods"], body, drop=("methods",))
+    print_table(["budget", "dataset", "entries", "processor hours", "methods"], body, drop=("methods",))

@@ -14,6 +14,7 @@ from rankbench.experiment.by_tiles import fit_by_tiles, needs_tiles
 from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.forms import checked_model
 from rankbench.experiment.job import MethodConfig
+from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.drive import Row, Validation, drive, result_of
 from rankbench.fitting.method import ClosedForm, Direct, Iterative
 from rankbench.fitting.recommenders import Recommender
@@ -48,8 +49,9 @@ def fit_stepwise(
     validation: Validation | None = None,
     observe: Callable[[Step], Row] | None = None,
     data: Hashable = None,
-) -> Generator[list[Row], None, Fitted]:
-    """Fit `configs` on X (n_users, n_items) 0/1 CSR, and yield the curve so far after each iteration.
+) -> Generator[list[Row], Checkpoints | None, Fitted]:
+    """Fit `configs` on X (n_users, n_items) 0/1 CSR, and yield the curve so far after each iteration. A caller that wants to go
+    on later sends where the state is saved.
 
     Configurations with the same share key are fitted from one Gram; others are only given together if they are one model.
     `data` identifies the content of X, so that successive fits on the same data share the Gram. Raises what the method raises.

@@ -124,9 +124,9 @@ def drive(
     validation: Validation | None = None,
     observe: Callable[[Step], Row] | None = None,
     checkpoints: Checkpoints | None = None,
-) -> Generator[list[Row], None, Fit]:
+) -> Generator[list[Row], Checkpoints | None, Fit]:
     """Run the steps that `begin` starts, from the state of the last checkpoint if there is one. Yield the curve so far after
-    each step; its last row is the new one.
+    each step; its last row is the new one. A caller that wants to go on later sends where the state is saved.
 
     The fit ends after iteration `limit`, when the method has converged, or when `validation` has not improved for as many
     evaluations as its patience. With `validation`, the best model is returned, otherwise the last one. `observe` adds columns
@@ -159,7 +159,8 @@ def drive(
                 row["valid"] = _evaluate(course, step, watched)
             row |= observe(step) if observe else {}
             course.curve.append(row)
-            yield course.curve
+            while (wanted := (yield course.curve)) is not None:
+                wanted.save(course.state(step.state()))
             paused += time.perf_counter() - resumed_at
             if checkpoints and checkpoints.due():
                 checkpoints.save(course.state(step.state()))

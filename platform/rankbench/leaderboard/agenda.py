@@ -21,10 +21,10 @@ from rankbench.leaderboard.collection import chosen_datasets
 from rankbench.leaderboard.contest import Entry, Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.entry import Rules
+from rankbench.leaderboard.milestones import budget_of
 from rankbench.leaderboard.options import LeaderboardOptions
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.tracked import describe, follow, send
-from rankbench.sweeps.search.budget import Budget
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord
@@ -77,8 +77,8 @@ def agenda(
 
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset of the selection is available.
     """
-    budget = Budget.of(options.budget, "--budget")
-    rules = _rules(options.metric, options.seeds, options.threads)
+    budget = budget_of(options.budget, "--budget")
+    rules = _rules(options.metric, options.threads)
     if options.address:
         host_and_port(options.address)
     else:
@@ -89,21 +89,21 @@ def agenda(
     cards = [card for card in cards if card.name in options.datasets or not card.source.generator]
     known = entrants(rules.metric)
     chosen = [known[name] for name in selected(options.methods, known, "--methods", families())]
-    todo = plan(chosen, cards, budget, rules, stores.of, environment, on_dataset, dry_run)
+    todo = plan(chosen, cards, budget, rules, stores.of, environment, on_dataset, dry_run, options.best)
     if len(todo.not_available) == len(cards):
         reasons = ", ".join(f"{name} ({why})" for name, why in todo.not_available.items())
         raise DownloadError(f"none of the datasets is available: {reasons}")
     return Agenda(todo, rules, stores)
 
 
-def _rules(metric: str, seeds: int, threads: int) -> Rules:
+def _rules(metric: str, threads: int) -> Rules:
     """The rules of a leaderboard that chooses by `metric`. Raises ConfigError if a search cannot maximise it."""
     chooses = metric_set((metric,)).names
     require(len(chooses) == 1, f"--metric: write {metric} with a cutoff, as in ndcg@20")
     plain = metric.partition("@")[0] in METRICS
     require(plain, f"--metric: {metric} is not a mean over users of hits in their lists, which a search could maximise")
     measured = metric_set((*chooses, *DEFAULT_METRICS, "beyond@20", "groups@20"))
-    return Rules(chooses[0], measured, tuple(range(seeds)), threads)
+    return Rules(chooses[0], measured, threads)
 
 
 def compete(
@@ -113,9 +113,10 @@ def compete(
     on_done: Callable[[Result], None] = lambda result: None,
     sink: MlflowSink | None = None,
     on_other: Callable[[Entry], None] = lambda entry: None,
+    on_anew: Callable[[Entry], None] = lambda entry: None,
 ) -> None:
     """Run the entries that are left. Each is stored as it ends, and a further call goes on where this one ended. `sink` sends
-    them to MLflow; `on_other` is told of entries that another command runs.
+    them to MLflow; `on_other` and `on_anew` are those of `run`.
 
     Raises ClusterError if the cluster at `address` cannot be joined, StorageError if the store cannot be written.
     """
@@ -142,7 +143,7 @@ def compete(
         with session(address, available_cpus()) as cluster:
             if not cluster.local:
                 require_shared(environment)
-            run(todo.plan, todo.rules, environment, cluster, done, followed, on_other)
+            run(todo.plan, todo.rules, environment, cluster, done, followed, on_other, on_anew)
     finally:
         if sink:
             sink.close()

@@ -192,6 +192,11 @@ class Board:
             yield f"Users without a history, who are measured as `cold_users` in the card says: {shown}."
         if len(cpus := {each.cpu for each in self.entries if each.cpu}) > 1:
             yield f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}."
+        if races := Counter(each.ended for each in self.entries if each.ended):
+            shown = ", ".join(f"{races[name]} {name}" for name in ("settled", "exhausted", "still gaining") if races[name])
+            yield f"Would more time help? {shown[0].upper()}{shown[1:]}."
+        if gains := [gain for each in self.entries if (gain := each.gain(self.metric)) is not None]:
+            yield f"The searched setting is better than the defaults by {100 * float(np.median(gains)):.1f} % in the median."
         # Methods that draw no random numbers have one seed, however many were asked for.
         if len(seeds := {len(each.seeds) for each in self.entries if len(each.seeds) > 1}) > 1:
             yield f"Measured with different numbers of seeds: {', '.join(map(str, sorted(seeds)))}."
@@ -239,10 +244,15 @@ def usual(values: Iterable[T]) -> T:
 
 
 def comparable(entries: Sequence[Result], metric: str | None = None) -> tuple[list[Result], tuple[str, ...]]:
-    """Return the entries of one budget that are shown, and sentences about the others. They were chosen by `metric`, if any
-    were, and otherwise by the metric of most; and they have the number of threads that most of these have.
+    """Return the entries of one budget that are shown, and sentences about the others. They are milestones of races, if there
+    are any. They were chosen by `metric`, if any were, and otherwise by the metric of most; and they have the number of threads
+    that most of these have.
     """
     notes = []
+    races = [each for each in entries if each.search]
+    if races and (older := len(entries) - len(races)):
+        notes.append(f"Left out are {older} entries of an earlier kind of search, which cannot be compared with these.")
+    entries = races or entries
     chosen_by = [each.metric for each in entries]
     by = metric if metric in chosen_by else usual(chosen_by)
     if others := Counter(each for each in chosen_by if each != by):

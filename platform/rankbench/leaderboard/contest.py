@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import product
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,14 +22,16 @@ from rankbench.data.prepare import prepare, prepared_already
 from rankbench.experiment.estimate import Size, memory
 from rankbench.experiment.outcome import now
 from rankbench.fitting.drive import Row
+from rankbench.leaderboard.board import comparable, ranking_of
 from rankbench.leaderboard.entrants import Entrant
-from rankbench.leaderboard.entry import GRACE, LATE, EntryJob, Rules
-from rankbench.leaderboard.results import Leaderboard, Result, Status
+from rankbench.leaderboard.entry import LATE, LIVE_BYTES, EntryJob, Rules
+from rankbench.leaderboard.milestones import before, milestones, name_of
+from rankbench.leaderboard.results import SEARCH, Leaderboard, Result, Status, thinned, within
+from rankbench.leaderboard.saved import SavedRace
 from rankbench.ledger.claims import Claims
 from rankbench.ledger.line import measured_in
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.running import Follow, Running
-from rankbench.sweeps.search.budget import Budget
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord, read_per_user
@@ -38,27 +42,42 @@ RUNS = "entries"  # folder of the results, of records until they are stored
 
 @dataclass(frozen=True)
 class Entry:
-    """An entrant on a dataset, whose prepared data have the `fingerprint`. The budget `allowed` is `seconds` there, and
-    `results` is where the result is kept. What is not known of data that are not prepared is None, or empty.
+    """An entrant on a dataset, whose prepared data have the `fingerprint`, until a milestone. `results` is where the result is
+    kept. What is not known of data that are not prepared is None, or empty.
     """
 
     entrant: Entrant
     card: Card
     size: Size | None
-    allowed: Budget
-    seconds: float | None
+    milestone: float
     results: Leaderboard
     fingerprint: str = ""
 
+    @property
+    def seconds(self) -> float:
+        """Those from the milestone before until this one."""
+        return self.milestone - before(self.milestone)
+
     def unit(self, rules: Rules) -> Unit:
-        """The entry as a fit that is run like any other. Its memory is that of a fit and of another model, because the search
-        keeps the best one.
+        """The entry as a fit that is run like any other. Its memory is that of a fit, and of the best model or of the fits that
+        the race keeps.
         """
         assert self.size is not None, "what runs is prepared"
-        key = str(self.results.folder.resolve()), *self.without_result(rules).key
-        job = EntryJob.of(self.entrant, self.card, self.allowed, rules, key)
-        n_bytes = memory(job, self.size) + (4 * self.size.items**2 if job.configs[0].spec.dense else 0)
-        return Unit(job, rules.n_threads, n_bytes, self.seconds or 0.0)
+        key = str(self.results.folder.resolve()), *self.without_result(rules).race
+        job = EntryJob.of(self.entrant, self.card, self.milestone, rules, key)
+        one, dense = memory(job, self.size), job.configs[0].spec.dense
+        return Unit(job, rules.n_threads, one + (4 * self.size.items**2 if dense else min(one, LIVE_BYTES)), self.seconds)
+
+    def begins_anew(self, unit: Unit, environment: Environment) -> bool:
+        """Whether the race has reached a milestone from which it does not go on here."""
+        assert isinstance(unit.job, EntryJob), "an entry is run"
+        wanted = self.without_result(unit.job.rules)
+        lines = self.results.lines(Result, self.card.name)
+        reached = any(each.continues(wanted) and each.finished and each.budget < self.milestone for each in lines)
+        return reached and SavedRace.of(environment, unit.job.race).read(self.milestone) is None
+
+    def done(self, rules: Rules) -> bool:
+        return self.results.find(self.without_result(rules)) is not None
 
     def without_result(self, rules: Rules, status: Status = "failed", reason: str = "") -> Result:
         """What the store says if the entry has no result."""
@@ -68,10 +87,12 @@ class Entry:
             fingerprint=self.fingerprint,
             entrant=self.entrant.name,
             rules=self.entrant.key,
-            allowed=str(self.allowed),
-            budget=self.seconds or 0.0,
+            allowed=name_of(self.milestone),
+            budget=self.milestone,
             metric=rules.metric,
             threads=rules.n_threads,
+            search=SEARCH,
+            precision=rules.precision,
             status=status,
             reason=" ".join(without_colours(reason).split())[:300],
             started_at=now(),
@@ -84,11 +105,8 @@ class Entry:
             return self.without_result(rules, "over budget" if reason == LATE else "failed", reason)
         if searched.refused:
             return self.without_result(rules, "not applicable", reason)
-        # Processes are ended a little late, and an answer may come before; the clock of the entry itself is exact.
-        if not in_time(record.seconds["all"], self.seconds or 0.0):
-            return self.without_result(rules, "over budget", LATE)
         about = asdict(searched) | measured_in(record) | {"method": record.method, "params": record.params}
-        about["joules"] = record.joules
+        about |= {"joules": record.joules, "curve": thinned([(row["seconds"], row["valid"]) for row in record.curve])}
         del about["refused"]
         if "without_history" not in record.users:
             about["users"] = {}  # so that lines are those of the time before the field
@@ -97,35 +115,60 @@ class Entry:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call is about: the entries that are `left` in their order, the number of those `done` before, and the datasets
-    that are `not_available`, with the reason.
+    """What a call is about: the entries that are `left` in their order, which is that of the milestones first, the number of
+    those `done` before, and the datasets that are `not_available`, with the reason. At most the `best` entrants of a milestone
+    go on to the next one, if that is given.
     """
 
     left: tuple[Entry, ...]
     done: int
     not_available: dict[str, str]
+    best: int | None = None
 
     @property
-    def seconds(self) -> float:
-        return sum(each.seconds or 0.0 for each in self.left)
+    def milestones(self) -> list[float]:
+        return [*dict.fromkeys(each.milestone for each in self.left)]
 
-    @property
-    def of_unknown_size(self) -> list[str]:
-        """The datasets for which nobody knows how long they take."""
-        return [*dict.fromkeys(each.card.name for each in self.left if each.seconds is None)]
+    def until(self, milestone: float, rules: Rules) -> list[Entry]:
+        """Return what is still to be run until a milestone. While entries of the milestone before are to be run, nobody knows
+        which entrants go on; those that are returned then are as many.
+        """
+        entries = [each for each in self.left if each.milestone == milestone and not each.done(rules)]
+        earlier = before(milestone)
+        if self.best is None or not earlier:
+            return entries
+        names = dict.fromkeys((*leading(entries, earlier, rules), *sorted(each.entrant.name for each in entries)))
+        return [each for each in entries if each.entrant.name in [*names][: self.best]]
+
+    def everything(self, rules: Rules) -> list[Entry]:
+        """Return what is still to be run, if no race is over before."""
+        return [each for milestone in self.milestones for each in self.until(milestone, rules)]
+
+
+def leading(entries: Collection[Entry], milestone: float, rules: Rules) -> list[str]:
+    """Return the entrants by their mean rank at a milestone on the datasets of `entries`, best first."""
+    wanted = [replace(each, milestone=milestone).without_result(rules) for each in entries]
+    stores = {each.results.folder: each.results for each in entries}.values()
+    stored = [line for store in stores for line in within(store.all(Result), name_of(milestone))]
+    places = {each.dataset for each in wanted}
+    shown, _ = comparable([each for each in stored if each.dataset in places and each.threads == rules.n_threads], rules.metric)
+    board = ranking_of(shown, rules.metric)
+    return [board.methods[i] for i in board.order]
 
 
 def plan(
     entrants: Sequence[Entrant],
     cards: Sequence[Card],
-    budget: Budget,
+    budget: float,
     rules: Rules,
     store_of: Callable[[Card, Entrant], Leaderboard],
     environment: Environment,
     on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
     dry_run: bool = False,
+    best: int | None = None,
 ) -> Plan:
-    """Prepare the datasets that can be had, and return what is left of every entrant on each of them: small datasets first.
+    """Prepare the datasets that can be had, and return what is left of every entrant on each of them until each milestone of
+    `budget`: small milestones first, and then small datasets.
     With `dry_run` nothing is prepared: what is not prepared has the size that its card expects, if it says so.
 
     `on_dataset` is told of each dataset, the number of those before it, and of all.
@@ -144,17 +187,15 @@ def plan(
             problems[card.name] = why
             continue
         size = Size.of(dataset) if dataset else Size.known(card, environment)
-        trained_on = dataset.split.train.nnz if dataset else size.interactions if size else None
-        seconds = None if trained_on is None and budget.per_million else budget.seconds(trained_on or 0)
-        for entrant in entrants:
-            results = store_of(card, entrant)
-            entry = Entry(entrant, card, size, budget, seconds, results, dataset.fingerprint if dataset else "")
-            if results.find(entry.without_result(rules)):
+        fingerprint = dataset.fingerprint if dataset else ""
+        for entrant, milestone in product(entrants, milestones(budget)):
+            entry = Entry(entrant, card, size, milestone, store_of(card, entrant), fingerprint)
+            if entry.done(rules):
                 done += 1
             else:
                 left.append(entry)
-    left.sort(key=lambda each: (each.size.interactions if each.size else math.inf, each.card.name))
-    return Plan(tuple(left), done, problems)
+    left.sort(key=lambda each: (each.milestone, each.size.interactions if each.size else math.inf, each.card.name))
+    return Plan(tuple(left), done, problems, best)
 
 
 def run(
@@ -165,13 +206,38 @@ def run(
     on_done: Callable[[Result, list[Row]], None] = lambda result, curve: None,
     follow: Follow = lambda unit, record: lambda rows: None,
     on_other: Callable[[Entry], None] = lambda entry: None,
+    on_anew: Callable[[Entry], None] = lambda entry: None,
 ) -> None:
-    """Run the entries that are left, as many at once as the processors allow, and store each as it ends. `on_done` also gets
-    the curve of its search; `follow` is that of `Running`.
+    """Run the entries that are left, one milestone after another, as many at once as the processors allow, and store each as it
+    ends. `on_done` also gets the curve of its search; `follow` is that of `Running`. `on_anew` is told of the entries whose
+    race begins anew, because what was saved of it is not here.
 
     Several commands may share a store: each begins what no other one has begun, and `on_other` is told of the entries that
     another one runs, or has run since the plan was made.
     """
+    failed = set[tuple[Any, ...]]()  # races, which another milestone does not help
+
+    def done(result: Result, curve: list[Row]) -> None:
+        if result.status == "failed":
+            failed.add(result.race)
+        on_done(result, curve)
+
+    for milestone in todo.milestones:
+        entries = [each for each in todo.until(milestone, rules) if each.without_result(rules).race not in failed]
+        _run(entries, rules, environment, cluster, done, follow, on_other, on_anew)
+
+
+def _run(
+    left: Sequence[Entry],
+    rules: Rules,
+    environment: Environment,
+    cluster: Session,
+    on_done: Callable[[Result, list[Row]], None],
+    follow: Follow,
+    on_other: Callable[[Entry], None],
+    on_anew: Callable[[Entry], None],
+) -> None:
+    """Run entries of one milestone."""
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
     entries, units, begun = dict[str, Entry](), list[Unit](), dict[str, str]()
@@ -181,7 +247,7 @@ def run(
         entry.results.add(result, per_user)
         on_done(result, curve)
 
-    for entry in todo.left:
+    for entry in left:
         unit = entry.unit(rules)
         if capacity(unit.needs, cluster.machines):
             entries[unit.run_id] = entry
@@ -191,17 +257,19 @@ def run(
             keep(entry, entry.without_result(rules, "failed", f"needs {unit.memory_bytes / 1e9:.0f} GB of memory"), [])
 
     with ExitStack() as held:
-        folders = {entry.results.folder for entry in todo.left}
+        folders = {entry.results.folder for entry in left}
         claims = {folder: held.enter_context(Claims(folder / CLAIMS)) for folder in folders}
 
         def begins(unit: Unit) -> bool:
             entry = entries[unit.run_id]
             wanted, of_store = entry.without_result(rules), claims[entry.results.folder]
-            if of_store.take(str(wanted.key)):
+            if of_store.take(str(wanted.race)):
                 entry.results.read_again(Result, wanted.dataset)
                 if not entry.results.find(wanted):
+                    if entry.begins_anew(unit, environment):
+                        on_anew(entry)
                     return True
-                of_store.release(str(wanted.key))
+                of_store.release(str(wanted.race))
             on_other(entry)
             return False
 
@@ -214,7 +282,7 @@ def run(
             result = replace(result, started_at=begun.get(unit.run_id, result.started_at))
             keep(entry, result, record.curve, read_per_user(folder) if result.finished else None)
             shutil.rmtree(folder)
-            claims[entry.results.folder].release(str(entry.without_result(rules).key))
+            claims[entry.results.folder].release(str(entry.without_result(rules).race))
 
         def follow_entry(unit: Unit, record: RunRecord) -> Callable[[Sequence[Row]], None]:
             begun[unit.run_id] = record.started_at
@@ -223,8 +291,3 @@ def run(
         running, resources = Running(), Resources(cpus=rules.n_threads, nodes=1)
         running.follow = follow_entry
         run_units(units, environment, runs, cluster, resources, done, running=running, in_order=True, may_begin=begins)
-
-
-def in_time(seconds: float, budget: float) -> bool:
-    """Whether an entry that took `seconds` had ended in its time."""
-    return seconds <= (1 + GRACE) * budget

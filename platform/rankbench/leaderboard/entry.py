@@ -1,20 +1,22 @@
-"""An entry of a leaderboard is a job: what an entrant reaches on a dataset within a budget of seconds.
+"""An entry of a leaderboard is a job: what an entrant reaches on a dataset until a milestone of its race.
 
-The clock runs while fits are computed and measured on the validation set. Before that, the data are read and a fit on a few
-made-up interactions compiles the loops; after that, the models are measured on test, which decides nothing.
+The clock of the race runs while fits are computed and measured on the validation set. Before that, the data are read and a fit
+on a few made-up interactions compiles the loops; after that, the best model is measured on test, which decides nothing. The
+race is saved at each milestone (`saved.py`), and goes on from there to the next one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +32,7 @@ from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import counts_of_users
-from rankbench.evaluation.metrics import MetricSet, PerUser, measure
+from rankbench.evaluation.metrics import MetricSet, measure
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.estimate import Size, evaluations_every
 from rankbench.experiment.execution import Execution, Limit, ignore_progress
@@ -39,68 +41,77 @@ from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, failure, now
 from rankbench.experiment.run import OnBegin, require_fold_in, run_stepwise
 from rankbench.experiment.watch import ValidationSet, ranked, valid_users
+from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.drive import Row, Validation, result_of
 from rankbench.fitting.method import Iterative
-from rankbench.fitting.recommenders import Recommender
 from rankbench.leaderboard.entrants import Entrant
+from rankbench.leaderboard.milestones import name_of
+from rankbench.leaderboard.saved import SavedRace, Tested
 from rankbench.leaderboard.traits import traits
-from rankbench.sweeps.search.budget import Budget
-from rankbench.sweeps.search.candidate import Candidate, Fit, Measure
-from rankbench.sweeps.search.race import race
+from rankbench.sweeps.search.candidate import Best, Candidate, Fit, Measure
+from rankbench.sweeps.search.race import LIVE, Race
 from rankbench.tracking.energy import EnergyMeter
 from rankbench.tracking.environment import peak_memory, reset_peak_memory
 from rankbench.tracking.record import Measured, Searched, per_user_table
 
-T = TypeVar("T")
-DTYPE = "float32"
 WARM_USERS, WARM_ITEMS = 60, 80  # of the made-up data
 WARM_SETTINGS = 4  # settings that are fitted on them, because a parameter such as weight_decay selects other loops
-OVER = 0.02  # share of the budget by which the last repeat may be late
-OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the budget does not count
+OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the clock does not count
 WARM_UP = 300.0  # seconds for a fit on made-up data, which compiles loops; a machine that is not busy needs some ten
-ROW_EVERY = 1.0  # seconds between two rows of the curve of a search that finds nothing better
-GRACE = 0.1  # share of the budget by which an entry may be late before its process is ended
-LATE = f"the search had not ended after {1 + GRACE:.1f} times the budget"
+GRACE = 0.1  # share of a milestone by which the first value may be late before the process of the entry is ended
+LATE = "no model was complete within the budget"
+HUNG = "an iteration of the search did not end"
+LIVE_BYTES = 2 << 30  # of all fits that are kept; a fit needs about COPIES times the bytes of its model
+COPIES = 5
+SETTLED_FROM, SETTLED_PART, SETTLED_GAIN = 30.0, 3, 0.002
+Ended = Literal["settled", "exhausted", "still gaining"]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What all entrants of a leaderboard have in common: `metric` chooses on the validation set, `metrics` are measured on test
-    as means over `seeds`, each fit has `n_threads`, and `seed` draws the settings that the searches try.
+    """What all entrants of a leaderboard have in common: `metric` chooses on the validation set, `metrics` are measured on
+    test, each fit has `n_threads` and numbers of `precision`, and `seed` draws the settings of the races and is that of their
+    fits.
     """
 
     metric: str
     metrics: MetricSet
-    seeds: tuple[int, ...] = (0, 1, 2)
     n_threads: int = 1
     seed: int = 0
+    precision: str = "float32"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntryJob(Job):
-    """A race of the settings of an `entrant` within the budget `allowed`, by `rules`. Its only config is the entrant's default.
+    """A race of the settings of an `entrant` until the seconds of `milestone`, by `rules`. Its only config is the entrant's
+    default.
 
-    `key`: what the result depends on, as in the ledger, and where it is kept: two stores may share a folder of results.
+    `key`: what the race depends on, as in the ledger, and where it is kept: two stores may share a folder of results.
     """
 
     entrant: Entrant
-    allowed: Budget
+    milestone: float
     rules: Rules
     key: tuple[Any, ...]
     stage: str = "entry"
 
     @classmethod
-    def of(cls, entrant: Entrant, card: Card, allowed: Budget, rules: Rules, key: tuple[Any, ...] = ()) -> EntryJob:
-        parts = {"fit_on": "train", "metrics": rules.metrics, "seed": rules.seed}
-        return cls(card, (entrant.config(),), **parts, entrant=entrant, allowed=allowed, rules=rules, key=key)
+    def of(cls, entrant: Entrant, card: Card, milestone: float, rules: Rules, key: tuple[Any, ...] = ()) -> EntryJob:
+        parts = {"fit_on": "train", "metrics": rules.metrics, "seed": rules.seed, "dtype": rules.precision}
+        return cls(card, (entrant.config(),), **parts, entrant=entrant, milestone=milestone, rules=rules, key=key)
 
     @property
     def title(self) -> str:
         return f"{self.card.name}: {self.entrant.name}"
 
     def run_id(self, config: MethodConfig) -> str:
+        return f"{self.stage}-{self.race}-{name_of(self.milestone)}"
+
+    @property
+    def race(self) -> str:
+        """The name of the race, which goes on from milestone to milestone."""
         digest = hashlib.sha256(json.dumps(self.key, default=str).encode()).hexdigest()[:10]
-        return f"{self.stage}-{self.card.name}-{self.entrant.name}-{digest}"
+        return f"{self.card.name}-{self.entrant.name}-{digest}"
 
 
 class NotApplicableError(ConfigError):
@@ -116,7 +127,7 @@ def run_entry(
     on_begin: OnBegin = ignore_progress,
 ) -> Generator[list[Row] | Limit, None, list[Outcome]]:
     """Run an entry. All errors are those of the fits, but that the method cannot be measured here is an outcome. Its curve is
-    that of the search: the best value on the validation set so far by the seconds of the budget.
+    that of the race: the best value on the validation set so far by the seconds of the clock.
     """
     with memory_errors_are_clear(job.title), guarded(job.title), threads.pinned(execution.n_threads):
         attempt = Attempt(job, environment)
@@ -126,12 +137,22 @@ def run_entry(
             on_begin(base_record(job, job.configs[0], describe(attempt.dataset), attempt.started_at))
             yield Limit(WARM_UP, f"warm-up had not ended after {WARM_UP:,.0f} s")
             attempt.warm_up()
-            yield Limit((1 + GRACE) * attempt.budget, LATE)
             yield from attempt.search()
         except NotApplicableError as error:
             return [Outcome(replace(failure(job, job.configs[0], error), searched=Searched(refused=True)))]
         yield Limit(OUTSIDE, f"test had not ended after {OUTSIDE:,.0f} s")
         return [attempt.test()]
+
+
+class Reached(NamedTuple):
+    """What a race has at a time of its clock: the number of settings that were tried, the best model, and the best one with the
+    method's defaults.
+    """
+
+    clock: float
+    tried: int
+    best: Best | None
+    default: Best | None
 
 
 class Attempt:
@@ -140,163 +161,193 @@ class Attempt:
     def __init__(self, job: EntryJob, environment: Environment):
         self.job, self.entrant, self.rules, self.environment = job, job.entrant, job.rules, environment
         self.execution = Execution(self.rules.n_threads)
-        self.tried: list[Candidate] = []
-        self.models: dict[int, Recommender] = {}
-        self.curve: list[Row] = []
+        self.tested: dict[Best, Tested] = {}
         self.started_at = now()
 
     def load(self) -> None:
-        """Read the data. Raises NotApplicableError if the method cannot be measured on these data."""
+        """Read the data, and the race until its last milestone. Raises NotApplicableError if the method cannot be measured on
+        these data.
+        """
         reset_peak_memory()
         self.dataset = prepare(self.job.card, self.environment)
         split = self.dataset.split
-        self.X = split.fit_matrix("train")
-        self.budget = self.job.allowed.seconds(self.X.nnz)
+        self.X, self.holdout = split.fit_matrix("train"), split.holdout("test", "train")
         try:
-            require_fold_in(self.job.configs, split.holdout("test", "train"), self.X, self.dataset.name)
+            require_fold_in(self.job.configs, self.holdout, self.X, self.dataset.name)
         except ConfigError as error:
             raise NotApplicableError(str(error)) from None
         self.valid = split.holdout("valid", "train")
         self.size = Size.of(self.dataset)
         self.settings = self.entrant.settings(self.rules.seed)
+        self.saved = SavedRace.of(self.environment, self.job.race)
+        kept = self.saved.read(self.job.milestone)
+        self.curve: list[Row] = kept.curve if kept else []
+        self.joules = kept.joules if kept else 0.0
+        pairs = zip(self.settings, kept.candidates if kept else (), strict=False)
+        self.race = Race(self._next_candidate, [self._candidate(*each, number) for number, each in enumerate(pairs)])
+        if kept:
+            self.race.live = kept.live
+            self.tested = {each: tested for each, tested in zip(self._models(), kept.tested, strict=True)}
 
     def warm_up(self) -> None:
         """Fit made-up data for an iteration and rank them, so that the clock does not measure imports and compilation."""
         for config in self.settings[:WARM_SETTINGS]:
             self._fit_made_up(config)
 
-    def search(self) -> Generator[list[Row], None, None]:
-        """Search the setting and fit it with the further seeds, within the budget. Yields the curve so far.
+    def search(self) -> Generator[list[Row] | Limit, None, None]:
+        """Go on with the race until the milestone. Yields the curve so far, and limits of time.
 
         Raises NotApplicableError if the method refuses every setting, RankbenchError if no fit has a result.
         """
-        energy, self.begun = EnergyMeter(self.execution.device), time.perf_counter()
-        rules = self.rules
-        seeds = rules.seeds if self.entrant.spec.seeded else rules.seeds[:1]
-        settings = iter(self.settings)
-        winner = yield from self._watched(race(partial(self._next_candidate, settings, seeds[0]), self._left, len(seeds) - 1))
-        self.search_seconds = time.perf_counter() - self.begun
-        if winner is None or winner.model is None:
-            reasons = {each.failure for each in self.tried if each.failure}
-            refused = bool(self.tried) and all(each.refused for each in self.tried)
+        race, milestone, energy = self.race, self.job.milestone, EnergyMeter(self.execution.device)
+        yield self._limit()
+        self.exhausted = False
+        while True:
+            each = race.choose()
+            self.reached = self._reached()
+            self.exhausted = each is None
+            # An iteration that would not end in time does not begin; if it takes longer than expected, it does not count.
+            if each is None or race.clock + race.expected(each) > milestone:
+                break
+            leader = race.leader
+            race.step(each)
+            if race.leader and race.leader.best is not self.reached.best:
+                n_done = sum(other.n_done for other in race.candidates)
+                self.curve.append({"iteration": n_done, "seconds": race.clock, "valid": race.leader.value})
+            if race.clock > milestone:
+                break
+            self._forget()
+            if each is race.default and each.ended and each.best:
+                yield Limit(OUTSIDE, f"test had not ended after {OUTSIDE:,.0f} s")
+                self._test(each.best)  # now, so that the matrix of a closed form is not kept for long
+                yield self._limit()
+            elif leader is None and race.leader:
+                self._bound_memory()
+                yield self._limit()
+            if self.curve:
+                yield self.curve
+        joules = energy.stop()
+        self.joules = None if joules is None or self.joules is None else self.joules + joules
+        if self.exhausted and self.reached.best is None:
+            reasons = {each.failure for each in race.candidates if each.failure}
+            refused = all(each.refused for each in race.candidates)
             kind = NotApplicableError if refused else RankbenchError
-            raise kind(f"no fit had a result: {'; '.join(sorted(reasons)) or 'no time'}")
-        self.winner = winner
-        self.chosen = self._final(winner)
-        self.models[seeds[0]] = winner.model
-        expected = winner.seconds_to_best
-        for seed in seeds[1:]:
-            if self._left() < (1 - OVER) * expected:
-                break
-            start = time.perf_counter()
-            model = self._repeat(seed)
-            if model is None:
-                break
-            self.models[seed] = model
-            expected = time.perf_counter() - start
-        self.seconds, self.joules = time.perf_counter() - self.begun, energy.stop()
+            raise kind(f"no fit had a result: {'; '.join(sorted(reasons))}")
 
     def test(self) -> Outcome:
-        """Measure the models on test. Returns a record of the chosen setting, and each metric of each user, both as means over
-        the seeds.
+        """Measure the best model and that of the defaults on test, and save the race, or remove what was saved if it is over.
+        Returns a record of the chosen setting, and each metric of each user.
         """
-        begun = time.perf_counter()
-        holdout = self.dataset.split.holdout("test", "train")
-        counts = np.bincount(self.X.indices, minlength=self.X.shape[1])
-        metrics, measured = self.rules.metrics, list[PerUser]()
-        for model in self.models.values():
-            ranking = ranked([model], holdout, metrics.k, metrics.auc)[0]
-            measured.append(measure(ranking, holdout.target, counts, metrics, self.X, holdout.history))
-        mean = PerUser(
-            measured[0].users,
-            {name: np.mean([each.values[name] for each in measured], axis=0) for name in measured[0].values},
-            {name: float(np.mean([each.overall[name] for each in measured])) for name in measured[0].overall},
-            measured[0].weights,  # they depend on the data alone
-        )
-        searched = Searched(
-            valid=self.winner.value,
-            tried=len(self.tried),
-            seeds=tuple(self.models),
-            by_seed=tuple(float(each.values[self.rules.metric].mean()) for each in measured),
-            traits=traits(self.X),
-        )
+        best, ended = self.reached.best, self._ended()
+        for each in self._models():
+            self._test(each)
+        outcome = self._outcome(best, ended) if best else Outcome(failure(self.job, self.job.configs[0], LATE))
+        if ended == "still gaining":
+            self.saved.write(self.race, self.curve, self.joules, [self.tested[each] for each in self._models()])
+        else:
+            self.saved.remove()
+        return outcome
+
+    def _outcome(self, best: Best, ended: Ended) -> Outcome:
+        reached, tested, default = self.reached, self._test(best), self.reached.default
+        of_default = {name: each.mean for name, each in self._test(default).metrics.items()} if default else {}
+        chosen = self._final(best)
         record = replace(
-            base_record(self.job, self.chosen, describe(self.dataset), self.started_at),
-            params=self.entrant.given(self.chosen),
-            metrics={name: Measured(each.mean, each.low, each.high) for name, each in summarise(mean, 0).items()},
-            users=counts_of_users(holdout),
-            curve=self.curve,
-            iterations=self.winner.iterations,
-            seconds={
-                "search": self.search_seconds,
-                "all": self.seconds,
-                "fit": self.winner.seconds_to_best,
-                "test": time.perf_counter() - begun,
-            },
+            base_record(self.job, chosen, describe(self.dataset), self.started_at),
+            params=self.entrant.given(chosen),
+            metrics=tested.metrics,
+            users=counts_of_users(self.holdout),
+            curve=[row for row in self.curve if row["seconds"] <= reached.clock],
+            iterations=best.iterations,
+            seconds={"all": reached.clock, "fit": best.seconds, "test": tested.seconds},
             threads=self.rules.n_threads,
             peak_memory_bytes=peak_memory(),
             joules=self.joules,
-            searched=searched,
+            searched=Searched(best.value, reached.tried, ended, of_default, traits(self.X)),
         )
-        return Outcome(record, per_user_table(self.dataset.users.take(pa.array(mean.users)), mean.columns))
+        return Outcome(record, tested.per_user)
 
-    def _watched(self, racing: Generator[None, None, T]) -> Generator[list[Row], None, T]:
-        """Yield the curve of the search after each new row. The clock stands still meanwhile."""
-        for number in itertools.count(1):
-            try:
-                next(racing)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            now = time.perf_counter()
-            best, seconds = max(each.value for each in self.tried), now - self.begun
-            last = self.curve[-1] if self.curve else {"valid": -math.inf, "seconds": 0.0}
-            if best > last["valid"] or (self.curve and seconds >= last["seconds"] + ROW_EVERY):
-                self.curve.append({"iteration": number, "seconds": round(seconds, 4), "valid": best})
-                yield self.curve
-                self.begun += time.perf_counter() - now
-        raise AssertionError("a search ends")
+    def _ended(self) -> Ended:
+        if self.exhausted:
+            return "exhausted"
+        milestone, now = self.job.milestone, self.reached.best.value if self.reached.best else -math.inf
+        earlier = [row["valid"] for row in self.curve if row["seconds"] <= milestone / SETTLED_PART]
+        settled = milestone >= SETTLED_FROM and bool(earlier) and now - earlier[-1] < SETTLED_GAIN * abs(earlier[-1])
+        return "settled" if settled else "still gaining"
 
-    def _left(self) -> float:
-        return self.budget - (time.perf_counter() - self.begun)
+    def _reached(self) -> Reached:
+        race = self.race
+        tried = sum(each.n_done > 0 for each in race.candidates)
+        leader, default = race.leader, race.default
+        return Reached(race.clock, tried, leader.best if leader else None, default.best if default else None)
 
-    def _next_candidate(self, settings: Iterator[MethodConfig], seed: int) -> Candidate | None:
-        config = next(settings, None)
-        if config is None:
-            return None
+    def _models(self) -> list[Best]:
+        """The best model of the race and that of its defaults, as far as there are any."""
+        reached = self._reached()
+        return [each for each in dict.fromkeys((reached.best, reached.default)) if each]
+
+    def _limit(self) -> Limit:
+        """How long the process may go on. Once there is a value, iterations only begin if they are likely to end in time."""
+        left = self.job.milestone - self.race.clock
+        if self.race.leader:
+            return Limit(left + max(WARM_UP, self.job.milestone), HUNG)
+        return Limit(left + GRACE * self.job.milestone, LATE)
+
+    def _forget(self) -> None:
+        """Forget the models that are not measured: a fit that goes on finds a better one."""
+        needed = self._models()
+        for each in self.race.candidates:
+            if each.best and each.best not in needed:
+                each.best.model = None
+
+    def _bound_memory(self) -> None:
+        """Keep no more fits than fit into memory and, at a milestone, on the disk."""
+        model: Any = self._models()[0].model
+        n_bytes = sum(np.asarray(getattr(model, each.name)).nbytes for each in dataclasses.fields(model))
+        self.race.live = max(3, min(LIVE, LIVE_BYTES // (COPIES * n_bytes + 1)))
+
+    def _test(self, best: Best) -> Tested:
+        """Measure a model on test, once. It is not needed any more."""
+        if best not in self.tested:
+            assert best.model is not None, "it is kept until it is measured"
+            begun, metrics = time.perf_counter(), self.rules.metrics
+            counts = np.bincount(self.X.indices, minlength=self.X.shape[1])
+            ranking = ranked([best.model], self.holdout, metrics.k, metrics.auc)[0]
+            found = measure(ranking, self.holdout.target, counts, metrics, self.X, self.holdout.history)
+            means = {name: Measured(each.mean, each.low, each.high) for name, each in summarise(found, 0).items()}
+            per_user = per_user_table(self.dataset.users.take(pa.array(found.users)), found.columns)
+            self.tested[best] = Tested(means, time.perf_counter() - begun, per_user)
+            best.model = None
+        return self.tested[best]
+
+    def _next_candidate(self) -> Candidate | None:
+        number = len(self.race.candidates)
+        return self._candidate(self.settings[number]) if number < len(self.settings) else None
+
+    def _candidate(self, config: MethodConfig, saved: dict[str, Any] | None = None, number: int = 0) -> Candidate:
         measure_valid = ValidationSet(self.valid, self.rules.seed, limit=valid_users(config))
-        begin: Callable[[Measure], Fit] = partial(self._fit, config, seed)
-        self.tried.append(Candidate(config, begin, measure_valid, self.rules.metric))
-        return self.tried[-1]
+        begin: Callable[[Measure, Path | None], Fit] = partial(self._fit, config)
+        folder = self.saved.checkpoints(number) if saved and saved["n_done"] else None
+        return Candidate(config, begin, measure_valid, self.rules.metric, saved=saved, folder=folder)
 
-    def _fit(self, config: MethodConfig, seed: int, measure_valid: Measure | None = None) -> Fit:
-        validation = None
-        if measure_valid and config.stopping:
-            job = Job(self.job.card, (config,), "train", "valid", seed=seed)
+    def _fit(self, config: MethodConfig, measure_valid: Measure, folder: Path | None) -> Fit:
+        validation, execution = None, self.execution
+        if config.stopping:
+            job = Job(self.job.card, (config,), "train", "valid", seed=self.rules.seed)
             validation = Validation(measure_valid, config.stopping, evaluations_every(job, self.size))
+        if folder:
+            execution = replace(execution, checkpoints=Checkpoints(folder, resume=True, every=math.inf))
         # The Gram is shared by the fits of this entry only: which others ran before in this process must not matter.
         data = (self.dataset.fingerprint, "train", id(self))
-        return fit_stepwise((config,), self.X, DTYPE, seed, self.execution, validation=validation, data=data)
+        settings = (config,), self.X, self.rules.precision, self.rules.seed, execution
+        return fit_stepwise(*settings, validation=validation, data=data)
 
-    def _final(self, winner: Candidate) -> MethodConfig:
-        """The setting of the winner, with the number of iterations that were best."""
-        spec = winner.config.spec
+    def _final(self, best: Best) -> MethodConfig:
+        """The setting of a model, with the number of iterations that were best."""
+        spec = best.config.spec
         if not isinstance(spec, Iterative):
-            return winner.config
-        return self.entrant.config(self.entrant.given(winner.config) | {spec.length: winner.iterations, "patience": 0})
-
-    def _repeat(self, seed: int) -> Recommender | None:
-        """Fit the chosen setting with another seed; None if the time is over before its end."""
-        fit = self._fit(self.chosen, seed)
-        try:
-            while True:
-                next(fit)
-                if self._left() < -OVER * self.budget:
-                    fit.close()
-                    return None
-        except StopIteration as end:
-            model: Recommender = end.value.models[0]
-            return model
+            return best.config
+        return self.entrant.config(self.entrant.given(best.config) | {spec.length: best.iterations, "patience": 0})
 
     def _fit_made_up(self, config: MethodConfig) -> None:
         rng = stream(0, "warm up")
@@ -304,7 +355,7 @@ class Attempt:
         if isinstance(config.spec, Iterative):
             config = self.entrant.config(self.entrant.given(config) | {config.spec.length: 1, "patience": 0})
         try:
-            fitted = result_of(fit_stepwise((config,), X, DTYPE, 0, self.execution))
+            fitted = result_of(fit_stepwise((config,), X, self.rules.precision, 0, self.execution))
         except RankbenchError:
             return  # the method needs more data than these; what it has compiled until then is compiled
         holdout = Holdout(np.arange(WARM_USERS, dtype=np.int32), X, targets)

@@ -32,9 +32,13 @@ class Selection(Options):
 class LeaderboardOptions(Selection):
     """What is run."""
 
-    budget: str = option("30s", "Time per method and dataset, such as 30s, or 30s/M per million interactions.")
+    budget: str = option("30s", "Time per method and dataset, such as 30s or 5m. 10s, 30s, 100s, ... before it are shown, too.")
+    best: int | None = option(
+        None,
+        "Of each of these times, only so many methods with the best mean ranks go on to the next one. Default: all.",
+        min=1,
+    )
     metric: str = option("ndcg@20", "Metric that chooses on the validation set.", complete="metrics")
-    seeds: int = option(3, "Number of final fits, as far as the budget allows.", min=1, max=20)
     threads: int = option(1, "Threads of each fit.", min=1)
     address: str | None = cluster_address()
     store: Path | None = option(None, STORE)

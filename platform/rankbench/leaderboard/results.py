@@ -3,13 +3,15 @@
 DATASET.entries.jsonl                        one line per entry (`Result.key`), also for those without a result
 DATASET.ties.jsonl                           one line per set of entries that were compared, and metric
 DATASET.foreign.jsonl                        one line per name of foreign lists (`foreign.py`)
-users/DATASET/ENTRANT-BUDGET-KEY.parquet     each metric of each user, its mean over the seeds; only where the entry was run
+users/DATASET/ENTRANT-BUDGET-KEY.parquet     each metric of each user; only where the entry was run
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,7 +26,9 @@ from rankbench.leaderboard.foreign import Foreign
 from rankbench.ledger.ledger import Ledger
 from rankbench.ledger.line import Line, MeasuredFit
 
-ROUNDED = ("metrics", "by_seed", "traits", "seconds", "valid", "peak_memory_gb")
+ROUNDED = ("metrics", "by_seed", "traits", "seconds", "valid", "peak_memory_gb", "default", "curve")
+SEARCH = "asha"  # how settings are searched (`sweeps/search/race.py`); empty for entries that had a budget of their own
+POINTS = 30  # most points of a curve
 _MEASURED = b"started_at"  # metadata of a table of users: when its entry was measured
 Status = Literal["finished", "over budget", "not applicable", "failed"]
 Name = Annotated[str, Field(pattern=r"^\w[\w.+-]{0,149}$")]  # part of the name of a file: at most a loss and an encoder
@@ -34,13 +38,17 @@ Number = Annotated[int, Field(ge=0)]
 
 @dataclass(frozen=True, kw_only=True)
 class Result(MeasuredFit):
-    """An entrant on a dataset within `allowed`, a budget such as 30s or 30s/M, which here are `budget` seconds.
+    """An entrant on a dataset within `allowed`, a budget such as 30s, which are `budget` seconds: a milestone of a race.
 
     `rules`: key of what the entrant fixes and searches. `params`: those that it chose, by the `metric` whose value on the
-    validation set is `valid`, among `tried` settings. `metrics`: means on test over users and `seeds`. `by_seed`: means of
-    `metric` on test. `users`: how many were measured, and how many have no history, if there are any. `traits`: those of the
-    train part (`traits.py`). `seconds`: of the search, of all that the budget counts, of the best fit until its best iteration,
-    and of the test. `joules`: of all that the budget counts, as in a record. Without a result, `reason` says why.
+    validation set is `valid`, among `tried` settings. `metrics`: means on test over users. `users`: how many were measured, and
+    how many have no history, if there are any. `traits`: those of the train part (`traits.py`). `seconds`: of all that the
+    budget counts, of the best fit until its best iteration, and of the test. `joules`: of all that the budget counts, as in a
+    record. `ended`: whether the race is over, and why. `default`: means on test of the method's defaults. `curve`: points of
+    seconds and the best value on the validation set until then. Without a result, `reason` says why.
+
+    `search`: empty for what was measured before there were races: within a budget that contained fits with further `seeds`,
+    whose values are `by_seed`. Its budget may be 30s/M, seconds per million interactions.
     """
 
     dataset: Name
@@ -59,6 +67,11 @@ class Result(MeasuredFit):
     traits: dict[str, float] = field(default_factory=dict)
     threads: Several = 1
     joules: float | None = None
+    search: Literal["", "asha"] = ""
+    precision: Literal["float32", "float64"] = "float32"
+    ended: Literal["", "settled", "exhausted", "still gaining"] = ""
+    default: dict[str, float] = field(default_factory=dict)
+    curve: tuple[tuple[float, float], ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -72,11 +85,30 @@ class Result(MeasuredFit):
     @property
     def key(self) -> tuple[Any, ...]:
         """All that a result depends on and that is known before the fits: one of two equal entries replaces the other."""
-        return *self.setting, self.rules, self.card, self.fingerprint
+        return *self.setting, self.rules, self.card, self.search, self.precision, self.fingerprint
+
+    @property
+    def race(self) -> tuple[Any, ...]:
+        """The key of the race, whose milestones are entries, and of its dataset."""
+        return self.dataset, *(each for place, each in enumerate(self.key) if place != 1)
+
+    @property
+    def over(self) -> bool:
+        """Whether the race goes on to no further milestone."""
+        return bool(self.search) and (self.ended in ("settled", "exhausted") or self.status == "not applicable")
+
+    def gain(self, metric: str) -> float | None:
+        """By which share of its value the defaults are worse; None if that is not known."""
+        found = self.metrics.get(metric)
+        return found[0] / value - 1 if found and (value := self.default.get(metric)) else None
 
     def replaces(self, other: Result) -> bool:
-        """Whether both are one entry. One without a result may not know its data."""
-        return self.key[:-1] == other.key[:-1] and (
+        """Whether both are one entry."""
+        return self.allowed == other.allowed and self.continues(other)
+
+    def continues(self, other: Result) -> bool:
+        """Whether both are of one race. An entry without a result may not know its data."""
+        return self.race[:-1] == other.race[:-1] and (
             self.fingerprint == other.fingerprint or "" in (self.fingerprint, other.fingerprint)
         )
 
@@ -86,10 +118,10 @@ class Result(MeasuredFit):
 
     def content(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Measurements are rounded; parameters are not, because a fit must be repeatable."""
-        for name in ("users", "joules"):
-            if not getattr(self, name):
+        for name in ("users", "joules", "search", "precision", "ended", "default", "curve"):
+            if not getattr(self, name) or (name == "precision" and not self.search):
                 del fields[name]  # so that lines are those of the time before the field
-        return fields | {name: _rounded(fields[name]) for name in ROUNDED}
+        return fields | {name: _rounded(fields[name]) for name in ROUNDED if name in fields}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +153,12 @@ class Leaderboard(Ledger):
     kinds = {"entries": Result, "ties": Ties, "foreign": Foreign}
 
     def find(self, wanted: Result) -> Result | None:
-        """Return the entry that `wanted` is, None if it has to be run, as after a failure. `wanted` may not know its data."""
-        same = (each for each in self.lines(Result, wanted.dataset) if each.replaces(wanted))
-        return next((each for each in same if each.status != "failed"), None)
+        """Return the entry that `wanted` is, or the last one of its race if that was over before; None if it has to be run, as
+        after a failure. `wanted` may not know its data.
+        """
+        race = (each for each in self.lines(Result, wanted.dataset) if each.status != "failed" and each.continues(wanted))
+        done = (each for each in race if each.allowed == wanted.allowed or (each.over and each.budget < wanted.budget))
+        return next(done, None)
 
     def add(self, line: Line, per_user: pa.Table | None = None) -> None:
         """Add a line; of an entry, with the values of its users."""
@@ -150,6 +185,24 @@ class Leaderboard(Ledger):
         digest = hashlib.sha256(json.dumps(result.key).encode()).hexdigest()[:10]
         name = f"{result.entrant}-{result.allowed.replace('/', '-per-')}-{digest}.parquet"
         return self.folder / "users" / result.dataset / name
+
+
+def within(entries: Iterable[Result], allowed: str) -> list[Result]:
+    """Return the entries with the budget `allowed`, and of races that were over before it the last entry."""
+    entries = sorted(entries, key=lambda each: each.budget)
+    found = {each.race: each for each in entries if each.allowed == allowed}
+    most = 0.0 if "/" in allowed else float(allowed.removesuffix("s"))
+    over = {each.race: each for each in entries if each.over and each.budget < most}
+    return [*(over | found).values()]
+
+
+def thinned(curve: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Return at most POINTS points of a curve, the last one in each of as many equal parts of the logarithm of the seconds."""
+    if len(curve) <= POINTS:
+        return tuple(curve)
+    first, last = math.log(curve[0][0]), math.log(curve[-1][0])
+    parts = {int((POINTS - 1) * (math.log(each[0]) - first) / (last - first)): each for each in curve}
+    return tuple(parts.values())
 
 
 def _rounded(value: Any) -> Any:

@@ -29,10 +29,11 @@ from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State
 from rankbench.reports.site import Site, link, page_kind
 
 MEANING = (
-    "Each method had the same time on each dataset, to search its settings on the validation set and to be fitted with several "
-    "seeds. Reading data and the measurement on test are not counted. Values are means over users and seeds on test; brackets "
-    "are 95 % intervals over users."
+    "Each method had the same time on each dataset, to search its settings on the validation set. Reading data and the "
+    "measurement on test are not counted. Values are means over users on test; brackets are 95 % intervals over users. "
 )
+OF_RACES = "default: the method's own defaults, which had as much time as any other setting."
+BEFORE_RACES = "The chosen setting was fitted with several seeds within the time, and values are means over them."
 TESTED = 10  # methods of a dataset that are compared: each further one needs more resamples for all pairs
 TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "
@@ -94,7 +95,7 @@ def _alone(block: Block) -> Block | None:
 
 
 def command(result: Result) -> str:
-    """The command that fits the chosen setting again and gives the first number of `by_seed`."""
+    """The command that fits the chosen setting again."""
     words = ["rankbench", "run", result.dataset, result.method, "--fit-on", "train"]
     words += [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in result.params.items()]
     words += ["--seed", str(result.seeds[0])] if result.seeds and result.seeds[0] else []
@@ -127,7 +128,8 @@ def board_page(board: Board, boards: Sequence[Board], families: Families) -> Pag
         ("largest share of a budget", f"{max(shares, default=0):.2f}"),
         ("chosen and ranked by", board.metric),
     )
-    return Page("Leaderboard", (MEANING,), tuple(sections), facts, (*board.conclusions()[:3], *board.notes))
+    meaning = MEANING + (OF_RACES if any(each.search for each in board.entries) else BEFORE_RACES)
+    return Page("Leaderboard", (meaning,), tuple(sections), facts, (*board.conclusions()[:3], *board.notes))
 
 
 def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
@@ -186,11 +188,13 @@ def _entries_grid(board: Board, families: Families) -> Grid:
         [
             link("method", each.entrant), link("dataset", each.dataset),
             _value(each, board.metric), *[_value(each, name, False) for name in columns],
-            f"{each.seconds.get('all', each.budget):.1f}", each.status, ", ".join(families.get(each.entrant, ())),
+            *_of_default(each, board.metric), f"{each.seconds.get('all', each.budget):.1f}", each.status, each.ended,
+            ", ".join(families.get(each.entrant, ())),
         ]
         for each in sorted(board.entries, key=lambda each: (each.entrant, each.dataset))
     ]  # fmt: skip
-    return Grid(["method", "dataset", board.metric, *columns, "seconds", "status", "families"], body, sticky=2)
+    header = ["method", "dataset", board.metric, *columns, "default", "gain", "seconds", "status", "ended", "families"]
+    return Grid(header, body, sticky=2)
 
 
 @page_kind("dataset", "dataset-{}")
@@ -205,12 +209,14 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
         body.append(
             [
                 link("method", each.entrant), Best(value) if number == 0 else value, State(tie) if tie else "",
-                *[_value(each, name, False) for name in names if name != board.metric], str(each.tried), str(len(each.seeds)),
+                *[_value(each, name, False) for name in names if name != board.metric],
+                *_of_default(each, board.metric), str(each.tried), each.ended,
                 f"{each.seconds.get('all', 0):.1f}", f"{each.seconds.get('fit', 0):.2f}", f"{each.peak_memory_gb:.1f}",
             ]
         )  # fmt: skip
     others = [name for name in names if name != board.metric]
-    header = ["method", board.metric, "against the best", *others, "settings tried", "seeds", "seconds", "of the fit", "GB"]
+    header = ["method", board.metric, "against the best", *others, "default", "gain", "settings tried", "ended"]
+    header += ["seconds", "of the fit", "GB"]
     sections = [Section("", (Text(TIES), Grid(header, body)))]
     if foreign := [each for each in board.foreign if each.dataset == dataset]:
         rows = [
@@ -301,6 +307,12 @@ def _value(result: Result | Foreign, metric: str, interval: bool = True) -> str:
     return f"{text} [{low:.4f}, {high:.4f}]" if interval and low is not None and high is not None else text
 
 
+def _of_default(result: Result, metric: str) -> tuple[str, str]:
+    """The value of the method's defaults, and what the search of the setting has gained."""
+    gain = result.gain(metric)
+    return ("", "") if gain is None else (f"{result.default[metric]:.4f}", f"{100 * gain:+.1f} %")
+
+
 def _mean_seconds(board: Board) -> float:
     return sum(each.budget for each in board.entries) / len(board.entries)
 
@@ -322,7 +334,8 @@ def _csv(entries: Sequence[Result]) -> str:
         {"method": inert(each.entrant), "dataset": inert(each.dataset), "budget": inert(each.allowed)}
         | {"budget_seconds": each.budget, "status": inert(each.status)}
         | {name: each.metrics[name][0] if name in each.metrics else "" for name in metrics}
-        | {"seconds": each.seconds.get("all", ""), "tried": each.tried, "seeds": len(each.seeds)}
+        | {"seconds": each.seconds.get("all", ""), "tried": each.tried, "ended": each.ended}
+        | {f"default {name}": each.default.get(name, "") for name in metrics if any(name in other.default for other in entries)}
         | {"params": json.dumps(each.params, sort_keys=True)}
         for each in entries
     ]

@@ -15,10 +15,10 @@ from rankbench.experiment.methods import families
 from rankbench.leaderboard.agenda import store_folder
 from rankbench.leaderboard.board import Board, comparable
 from rankbench.leaderboard.foreign import Foreign
+from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import BoardOptions, Selection, ShowOptions
-from rankbench.leaderboard.results import Leaderboard, Result
+from rankbench.leaderboard.results import Leaderboard, Result, within
 from rankbench.leaderboard.site import Told, write_site, write_summary
-from rankbench.sweeps.search.budget import Budget
 
 
 def board(options: ShowOptions, environment: Environment, skipped: list[str] | None = None) -> Board:
@@ -72,10 +72,10 @@ def boards(
     require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
     budgets = [name for name, _ in Counter(each.allowed for each in entries).most_common()]
     if budget is not None:
-        wanted = str(Budget.of(budget, "--budget"))
-        require(wanted in budgets, f"{folder}: no results with a budget of {wanted}")
+        wanted = name_of(budget_of(budget, "--budget"))
+        require(bool(within(entries, wanted)), f"{folder}: no results with a budget of {wanted}")
         budgets = [wanted]
-    entries = [each for each in entries if each.allowed in budgets and threads in (None, each.threads)]
+    entries = [each for each in entries if threads in (None, each.threads)]
     require(bool(entries), f"{folder}: no results with {threads} threads")
     names = selected(chosen.methods, sorted({each.entrant for each in entries}), "--methods", families())
     places = selected(chosen.datasets, sorted({each.dataset for each in entries}), "--datasets")
@@ -87,7 +87,7 @@ def boards(
         require(any(metric in each.metrics for each in entries), f"--metric: {metric} was not measured")
     found = []
     for allowed in budgets:
-        if of_budget := [each for each in entries if each.allowed == allowed]:
+        if of_budget := within(entries, allowed):
             shown, notes = comparable(of_budget, metric)
             data = {(each.dataset, each.fingerprint) for each in shown}
             beside = tuple(each for each in foreign if (each.dataset, each.fingerprint) in data)

@@ -10,6 +10,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.palette import colour_of_name
 from rankbench.fitting.drive import Row
 from rankbench.leaderboard.entry import EntryJob
+from rankbench.leaderboard.milestones import name_of
 from rankbench.leaderboard.results import Result
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.labels import Labels
@@ -40,11 +41,12 @@ def send(sink: MlflowSink, result: Result, curve: Sequence[Row] = ()) -> None:
     metrics = {metric_key("test", name): mean for name, (mean, _, _) in result.metrics.items()}
     metrics |= {f"seconds/{name}": value for name, value in result.seconds.items()}
     metrics |= {"peak_memory_gb": result.peak_memory_gb, "settings_tried": float(result.tried)} if result.finished else {}
+    metrics |= {metric_key("default", result.metric): result.default[result.metric]} if result.default else {}
     metrics |= {} if result.joules is None else {"energy/joules": result.joules}
     if result.valid is not None:
         metrics[metric_key("valid", result.metric)] = result.valid
     shown = _shown(result.dataset, result.entrant, result.allowed, result.started_at, result.fingerprint)
-    known = {"revision": result.revision or "", "cpu": result.cpu, "status": result.status}
+    known = {"revision": result.revision or "", "cpu": result.cpu, "status": result.status, "ended": result.ended}
     shown["tags"] |= {f"rankbench.{name}": value for name, value in known.items() if value}
     shown["params"] |= {name: str(value) for name, value in result.params.items()}
     sink.send_entry(
@@ -60,7 +62,7 @@ def follow(sink: MlflowSink, unit: Unit, record: RunRecord) -> Callable[[Sequenc
     """Return what takes new rows of the curve of an entry's search, for the run that `send` completes."""
     job, data = unit.job, record.dataset
     assert isinstance(job, EntryJob), "an entry is followed"
-    return sink.follow_entry(**_shown(data.name, job.entrant.name, str(job.allowed), record.started_at, data.fingerprint))
+    return sink.follow_entry(**_shown(data.name, job.entrant.name, name_of(job.milestone), record.started_at, data.fingerprint))
 
 
 def _shown(dataset: str, entrant: str, allowed: str, started_at: str, fingerprint: str) -> dict[str, Any]:

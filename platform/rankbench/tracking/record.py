@@ -59,14 +59,15 @@ class DatasetInfo:
 @dataclass(frozen=True)
 class Searched:
     """What a run within a budget of time did before its measurement: it tried settings, of which the best had the value `valid`
-    on the validation set, and fitted it with `seeds`. `by_seed`: means on test of the metric that chose. `traits`: those of the
-    train part. `refused`: the method cannot be measured on these data, and nothing else is known.
+    on the validation set. `ended`: whether more time would have helped. `default`: means on test of the method's defaults,
+    which had as much time as any other setting. `traits`: those of the train part. `refused`: the method cannot be measured on
+    these data, and nothing else is known.
     """
 
     valid: float = 0.0
     tried: int = 0
-    seeds: tuple[int, ...] = ()
-    by_seed: tuple[float, ...] = ()
+    ended: Literal["", "settled", "exhausted", "still gaining"] = ""
+    default: dict[str, float] = field(default_factory=dict)
     traits: dict[str, float] = field(default_factory=dict)
     refused: bool = False
 
@@ -84,7 +85,7 @@ class RunRecord:
     `groups`: means of the users with and without a history, if there are both.
     `joules`: energy of the machine during the fit, if it was measured and the fit had the machine for itself.
     `workers`: processes that made the gradient steps together; their memory does not count. `searched`: for an entry of a
-    leaderboard, whose metrics are means over its seeds. `lists`: of foreign lists, which were measured and not fitted here.
+    leaderboard. `lists`: of foreign lists, which were measured and not fitted here.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)

@@ -1,39 +1,50 @@
-"""The search of a setting within a bounded time: many candidates get a little of it, and the best of them more.
+"""The search of a setting at any time: many candidates get a little of it, and the best of them ever more.
 
-This is successive halving (Jamieson and Talwalkar, AISTATS 2016) with seconds as the resource: `WIDTH` candidates begin, one of
-`KEEP` goes on for `KEEP` times as long, and one of these again. Fits are not begun anew, they go on. The first candidate has
-the method's defaults. Time for `repeats` further fits of the winner, with other seeds, is left over. What the first round does
-not use, because fits end early, is used by rounds of new candidates. After the first candidate, nothing begins that would take
-longer, by what is known of iterations and first values, than the time that is left.
+This is ASHA (Li et al., MLSys 2020) with seconds as the resource, for one worker and without a budget: a candidate reaches
+level l when it has had `unit * REDUCTION**l` seconds. What is done next only depends on the candidates:
+
+1. A candidate that is on its way to a level goes on.
+2. The first candidate, which has the method's defaults, goes on until it has had as long as the longest other one.
+3. Of the candidates at the highest level at which one of them was among the best third, the best goes on to the next level.
+4. A new candidate begins, if there are more settings.
+5. The best candidate that has not ended goes on.
+
+`unit` is the time until the first value, or a second if that is longer: a candidate without a value cannot be ranked, and below
+a second the first iterations are ranked by chance. Fits are not begun anew, they go on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from statistics import fmean
+from typing import Generic, Protocol, TypeVar
 
-WIDTH, KEEP = 9, 3
-LEAST = 0.05  # share of the budget with which a further round is worth while
-
-
-T = TypeVar("T")
-Steps = Generator[None, None, T]  # yields after each iteration
+REDUCTION = 3
+LEAST_UNIT = 1.0  # seconds
+LIVE = 9  # fits that are kept
 
 
 class Racer(Protocol):
-    """A fit that goes on for as long as it is given (`candidate.Candidate`). `seconds_to_first`: until its first value."""
+    """A fit that goes on iteration by iteration (`candidate.Candidate`).
 
-    value: float
+    `value`: its best one, -inf before the first. `seconds_to_first`: until its first value or its end, and `pace`: mean of an
+    iteration; both 0 before. `level`: the one that it is on its way to, or was last. `marks`: its values as it reached levels.
+    """
+
     seconds: float
     seconds_to_first: float
-    seconds_to_best: float
     ended: bool
+    level: int
+    marks: list[float]
 
-    def advance(self, seconds: float, most: float) -> Steps[None]:
-        """Go on for `seconds`, to the nearest whole iteration, and yield after each one. The very first one is always made, any
-        other one only if it ends within `most` seconds, as far as the mean of the earlier ones tells.
-        """
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def pace(self) -> float: ...
+
+    def step(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -41,76 +52,87 @@ class Racer(Protocol):
 R = TypeVar("R", bound=Racer)
 
 
-def race(start: Callable[[], R | None], left: Callable[[], float], repeats: int) -> Steps[R | None]:
-    """Return the candidate with the best value that is found before the time is over; None if none has a value. Yields after
-    each iteration of a candidate; what the caller does then is no part of the time if `left` does not count it.
-
-    `start()` begins the next candidate, or returns None if there are no more. `left()` returns the seconds that are left. All
-    candidates but the winner are closed.
+class Race(Generic[R]):
+    """The candidates in the order in which they began. `start()` begins the next one, or returns None if there are no more. At
+    most `live` of those that have not ended are kept, at least three.
     """
-    least, first = LEAST * left(), 0.0
-    leader: R | None = None
-    while leader is None or left() - repeats * leader.seconds_to_best > max(least, first):
-        kept = repeats * leader.seconds_to_best if leader else 0.0
-        entered = yield from _first_rung(start, left, kept, repeats)
-        if not entered:
-            break
-        first = max(first, *(each.seconds_to_first for each in entered))
-        best = yield from _further_rungs(entered, left, kept, repeats)
-        leader = best if leader is None else _better([leader, best])
-        if not leader.ended:
-            # The time of a candidate that still improves is better spent on it than on new ones.
-            yield from leader.advance(max(left() - repeats * leader.seconds, 0.0) / (1 + repeats), left())
-            break
-    return leader if leader and math.isfinite(leader.value) else None
+
+    def __init__(self, start: Callable[[], R | None], candidates: Iterable[R] = (), live: int = LIVE):
+        self._start, self.candidates, self.live = start, [*candidates], live
+
+    @property
+    def clock(self) -> float:
+        return sum(each.seconds for each in self.candidates)
+
+    @property
+    def default(self) -> R | None:
+        return self.candidates[0] if self.candidates else None
+
+    @property
+    def leader(self) -> R | None:
+        """The candidate with the best value, the earlier one of equals; None while there is no value."""
+        best = max(self.candidates, key=lambda each: each.value, default=None)
+        return best if best is not None and math.isfinite(best.value) else None
+
+    def choose(self) -> R | None:
+        """Return the candidate whose iteration is next; None if all settings were tried and all fits have ended."""
+        going = [each for each in self.candidates if not each.ended]
+        for each in going:
+            if len(each.marks) <= each.level:
+                return each
+        default, others = self.candidates[:1], self.candidates[1:]
+        if others and not default[0].ended and _goes_on(default[0], max(each.seconds for each in others)):
+            return default[0]
+        promoted = self._promotable() or self._new() or max(going, key=lambda each: each.value, default=None)
+        if promoted is not None:
+            promoted.level = len(promoted.marks)
+        return promoted
+
+    def expected(self, candidate: R) -> float:
+        """Seconds that the next iteration of a candidate will take, as far as earlier ones tell."""
+        first = [each.seconds_to_first for each in self.candidates if each.seconds_to_first]
+        return candidate.pace or (fmean(first) if first else 0.0)
+
+    def step(self, candidate: R) -> None:
+        """Let a candidate complete an iteration."""
+        candidate.step()
+        unit = max(LEAST_UNIT, next((each.seconds_to_first for each in self.candidates if math.isfinite(each.value)), 0.0))
+        marks = candidate.marks
+        while (candidate.ended and len(marks) <= candidate.level) or not _goes_on(candidate, unit * REDUCTION ** len(marks)):
+            marks.append(candidate.value)
+
+    def _at(self, level: int) -> list[R]:
+        """Those that have reached a level, best first."""
+        reached = [each for each in self.candidates if len(each.marks) > level]
+        return sorted(reached, key=lambda each: -each.marks[level])
+
+    def _promotable(self) -> R | None:
+        for level in reversed(range(max((len(each.marks) for each in self.candidates), default=0))):
+            reached = self._at(level)
+            for each in reached[: len(reached) // REDUCTION]:
+                if not each.ended and len(each.marks) == level + 1:
+                    return each
+        return None
+
+    def _new(self) -> R | None:
+        """Begin a candidate. If there are too many, one ends for good: the last of its level, as a share of those there."""
+        begun = self._start()
+        if begun is None:
+            return None
+        live = [each for each in self.candidates if not each.ended]
+        if len(live) >= self.live:
+            kept = self.default, self.leader
+            max((each for each in live if each not in kept), key=self._distance).close()
+        self.candidates.append(begun)
+        return begun
+
+    def _distance(self, candidate: R) -> tuple[float, int]:
+        """How far a candidate is from being promoted; of equals, the one at the lower level is further."""
+        level = len(candidate.marks) - 1
+        reached = self._at(level)
+        return reached.index(candidate) / len(reached), -level
 
 
-def _first_rung(start: Callable[[], R | None], left: Callable[[], float], kept: float, repeats: int) -> Steps[list[R]]:
-    """Begin candidates in a part of the time that leaves all that the further rungs and repeats need."""
-    # Each of the three rungs takes about as long as the last candidate alone, the later ones less what came before.
-    last = (left() - kept) / (3 - 2 / KEEP + repeats)
-    end, entered, first = left() - last, list[R](), 0.0
-    while len(entered) < WIDTH and (not entered or (left() > end and left() > first)):
-        candidate = start()
-        if candidate is None:
-            break
-        yield from candidate.advance(last / WIDTH, left())
-        first = max(first, candidate.seconds_to_first)
-        entered.append(candidate)
-        _keep_one_model(entered)
-    return entered
-
-
-def _further_rungs(live: list[R], left: Callable[[], float], kept: float, repeats: int) -> Steps[R]:
-    """Let the better ones go on, and return the best one. The others are closed."""
-    while len(live) > 1:
-        going_on = sorted(live, key=lambda each: -each.value)[: max(1, len(live) // KEEP)]
-        for each in live:
-            if each not in going_on:
-                each.close()
-        live, n = going_on, len(going_on)
-        # What is left is for these, for the last of them, which goes on alone, and for its repeats.
-        shares = (n / KEEP + 1 - 1 / KEEP if n > 1 else 1) + repeats
-        last = (left() - kept + sum(each.seconds for each in live)) / shares
-        length = last / KEEP if n > 1 else last
-        for each in live:
-            if not each.ended and left() > kept:
-                yield from each.advance(max(length - each.seconds, 0.0), left())
-    return live[0]
-
-
-def _keep_one_model(candidates: Sequence[Racer]) -> None:
-    """Close what has ended behind the best one, because a closed form's model is as large as the square of the items."""
-    best = max(candidates, key=lambda each: each.value)
-    for each in candidates:
-        if each.ended and each is not best:
-            each.close()
-
-
-def _better(candidates: Sequence[R]) -> R:
-    """The best candidate, the earlier one of equals. The others are closed."""
-    best = max(candidates, key=lambda each: each.value)
-    for each in candidates:
-        if each is not best:
-            each.close()
-    return best
+def _goes_on(candidate: Racer, seconds: float) -> bool:
+    """Whether a candidate is nearer to having had so many seconds after another iteration."""
+    return candidate.seconds + candidate.pace / 2 <= seconds

@@ -1,0 +1,100 @@
+"""What is saved of a race at a milestone, so that it goes on from there: in the results folder, apart from the store.
+
+races/RACE/race.json          the candidates, the curve, and what was measured on test
+races/RACE/users.parquet      the values of each user of the best model
+races/RACE/NUMBER/            checkpoints of a candidate that has not ended
+
+Models are not saved: what was measured of them is. The folder of a race that is over is removed, and others may be removed at
+any time: then a race to the next milestone begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rankbench.core.environment import Environment
+from rankbench.core.files import atomic_folder
+from rankbench.fitting.drive import Row
+from rankbench.sweeps.search.candidate import Candidate
+from rankbench.sweeps.search.race import Race
+from rankbench.tracking.record import Measured
+
+RACES = "races"  # folder in that of the results
+VALUES, USERS = "race.json", "users.parquet"
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What was measured of a model on test, and how many seconds that took."""
+
+    metrics: dict[str, Measured]
+    seconds: float
+    per_user: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is read again: `candidates` as their `values`, how many of them may be `live`, and what was `tested` of the best
+    model and of that of the defaults.
+    """
+
+    candidates: list[dict[str, Any]]
+    live: int
+    curve: list[Row]
+    joules: float | None
+    tested: list[Tested]
+
+
+@dataclass(frozen=True)
+class SavedRace:
+    folder: Path
+
+    @classmethod
+    def of(cls, environment: Environment, race: str) -> SavedRace:
+        return cls(environment.results / RACES / race)
+
+    def checkpoints(self, number: int) -> Path:
+        """The folder of the checkpoints of a candidate."""
+        return self.folder / str(number)
+
+    def read(self, milestone: float) -> Kept | None:
+        """Return the race; None if it is not there, or its clock is over the milestone already."""
+        try:
+            about = json.loads((self.folder / VALUES).read_text(encoding="utf-8"))
+            if sum(each["seconds"] for each in about["candidates"]) > milestone:
+                return None
+            users = [pq.read_table(self.folder / USERS), None] if about["tested"] else []
+            tested = [
+                Tested({name: Measured(*values) for name, values in metrics.items()}, seconds, per_user)
+                for (metrics, seconds), per_user in zip(about["tested"], users, strict=False)
+            ]
+            return Kept(about["candidates"], about["live"], about["curve"], about["joules"], tested)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, race: Race[Candidate], curve: Sequence[Row], joules: float | None, tested: Sequence[Tested]) -> None:
+        """Save a race in place of what is saved of it. Raises StorageError if the disk is full."""
+        about = {
+            "candidates": [each.values() for each in race.candidates],
+            "live": race.live,
+            "curve": [*curve],
+            "joules": joules,
+            "tested": [[{name: astuple(of) for name, of in each.metrics.items()}, each.seconds] for each in tested],
+        }
+        with atomic_folder(self.folder, replace=True) as scratch:
+            for number, each in enumerate(race.candidates):
+                each.save(scratch / str(number))
+            if tested and tested[0].per_user is not None:
+                pq.write_table(tested[0].per_user, scratch / USERS)
+            (scratch / VALUES).write_text(json.dumps(about), encoding="utf-8")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
