@@ -142,16 +142,21 @@ class _View:
     """A line on stderr for each entry that ends or is left to another command, and what they were."""
 
     def __init__(self, todo: Agenda, quiet: bool):
-        self.todo, self.quiet, self.begun = todo, quiet, time.monotonic()
+        self.quiet, self.begun = quiet, time.monotonic()
+        self.left = [each.without_result(todo.rules) for each in todo.plan.everything(todo.rules)]
         self.results: list[Result] = []
         self.others: list[Entry] = []
 
     def done(self, result: Result) -> None:
         self.results.append(result)
-        left = self.todo.plan.everything(self.todo.rules)
-        done = sum(each.budget - before(each.budget) for each in self.results)
-        seconds = (time.monotonic() - self.begun) / done * sum(each.seconds for each in left)
-        self._say(f"{len(left)} left, at most {clock(seconds)}  {_outcome(result)}")
+        over = result.over or result.status == "failed"  # then the race does not go on
+        self.left = [
+            each for each in self.left
+            if not (each.continues(result) and (over or each.allowed == result.allowed))
+        ]  # fmt: skip
+        done, left = (sum(each.budget - before(each.budget) for each in entries) for entries in (self.results, self.left))
+        seconds = (time.monotonic() - self.begun) / done * left
+        self._say(f"{len(self.left)} left, at most {clock(seconds)}  {_outcome(result)}")
 
     def skipped(self, entry: Entry) -> None:
         self.others.append(entry)

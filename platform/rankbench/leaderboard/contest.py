@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -116,14 +116,16 @@ class Entry:
 @dataclass(frozen=True)
 class Plan:
     """What a call is about: the entries that are `left` in their order, which is that of the milestones first, the number of
-    those `done` before, and the datasets that are `not_available`, with the reason. At most the `best` entrants of a milestone
-    go on to the next one, if that is given.
+    those `done` before, and the datasets that are `not_available`, with the reason. If `best` is given, that many of the
+    `entrants` go on from a milestone to the next one: those with the best mean ranks on the `datasets`.
     """
 
     left: tuple[Entry, ...]
     done: int
     not_available: dict[str, str]
     best: int | None = None
+    entrants: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
 
     @property
     def milestones(self) -> list[float]:
@@ -137,23 +139,21 @@ class Plan:
         earlier = before(milestone)
         if self.best is None or not earlier:
             return entries
-        names = dict.fromkeys((*leading(entries, earlier, rules), *sorted(each.entrant.name for each in entries)))
-        return [each for each in entries if each.entrant.name in [*names][: self.best]]
+        names = [*dict.fromkeys((*self._leading(name_of(earlier), rules), *self.entrants))][: self.best]
+        return [each for each in entries if each.entrant.name in names]
 
     def everything(self, rules: Rules) -> list[Entry]:
         """Return what is still to be run, if no race is over before."""
         return [each for milestone in self.milestones for each in self.until(milestone, rules)]
 
-
-def leading(entries: Collection[Entry], milestone: float, rules: Rules) -> list[str]:
-    """Return the entrants by their mean rank at a milestone on the datasets of `entries`, best first."""
-    wanted = [replace(each, milestone=milestone).without_result(rules) for each in entries]
-    stores = {each.results.folder: each.results for each in entries}.values()
-    stored = [line for store in stores for line in within(store.all(Result), name_of(milestone))]
-    places = {each.dataset for each in wanted}
-    shown, _ = comparable([each for each in stored if each.dataset in places and each.threads == rules.n_threads], rules.metric)
-    board = ranking_of(shown, rules.metric)
-    return [board.methods[i] for i in board.order]
+    def _leading(self, allowed: str, rules: Rules) -> list[str]:
+        """Return the entrants that were measured at a milestone on all of the datasets, best first."""
+        stores = {each.results.folder: each.results for each in self.left}.values()
+        stored = (line for store in stores for line in within(store.all(Result), allowed))
+        of_plan = [each for each in stored if each.dataset in self.datasets and each.entrant in self.entrants]
+        alike = [each for each in of_plan if (each.threads, each.metric) == (rules.n_threads, rules.metric)]
+        board = ranking_of(comparable(alike)[0] if alike else (), rules.metric)
+        return [board.methods[i] for i in board.order]
 
 
 def plan(
@@ -168,8 +168,8 @@ def plan(
     best: int | None = None,
 ) -> Plan:
     """Prepare the datasets that can be had, and return what is left of every entrant on each of them until each milestone of
-    `budget`: small milestones first, and then small datasets.
-    With `dry_run` nothing is prepared: what is not prepared has the size that its card expects, if it says so.
+    `budget`: small milestones first, and then small datasets. With `dry_run` nothing is prepared: what is not prepared has the
+    size that its card expects, if it says so.
 
     `on_dataset` is told of each dataset, the number of those before it, and of all.
     """
@@ -195,7 +195,8 @@ def plan(
             else:
                 left.append(entry)
     left.sort(key=lambda each: (each.milestone, each.size.interactions if each.size else math.inf, each.card.name))
-    return Plan(tuple(left), done, problems, best)
+    names = tuple(each.name for each in entrants), tuple(card.name for card in cards if card.name not in problems)
+    return Plan(tuple(left), done, problems, best, *names)
 
 
 def run(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,14 +66,16 @@ class Entrant:
         return {name: flat[name] for name in (*self.fixed, *self.space)}
 
     def settings(self, seed: int) -> list[MethodConfig]:
-        """What a search tries, in its order: the defaults, then draws. Draws that do not fit together are left out."""
-        configs = [self.config()]
+        """What a search tries, in its order: the defaults, then draws. Left out are draws that do not fit together, and those
+        with the ranking of an earlier one.
+        """
+        first = self.config()
+        found = {first.identity: first}
         for values in expand(self.space, DRAWS, seed, self.name) if self.space else []:
-            try:
-                configs.append(self.config(values))
-            except ConfigError:
-                continue
-        return configs
+            with suppress(ConfigError):
+                config = self.config(values)
+                found.setdefault(config.identity, config)
+        return [*found.values()]
 
 
 def entrants(metric: str) -> dict[str, Entrant]:

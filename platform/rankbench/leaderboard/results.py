@@ -108,8 +108,10 @@ class Result(MeasuredFit):
 
     def continues(self, other: Result) -> bool:
         """Whether both are of one race. An entry without a result may not know its data."""
-        return self.race[:-1] == other.race[:-1] and (
-            self.fingerprint == other.fingerprint or "" in (self.fingerprint, other.fingerprint)
+        return (
+            self.entrant == other.entrant
+            and self.race[:-1] == other.race[:-1]
+            and (self.fingerprint == other.fingerprint or "" in (self.fingerprint, other.fingerprint))
         )
 
     def yields_to(self, other: Result) -> bool:
@@ -119,7 +121,7 @@ class Result(MeasuredFit):
     def content(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Measurements are rounded; parameters are not, because a fit must be repeatable."""
         for name in ("users", "joules", "search", "precision", "ended", "default", "curve"):
-            if not getattr(self, name) or (name == "precision" and not self.search):
+            if not getattr(self, name) or (getattr(self, name) == "float32" and not self.search):
                 del fields[name]  # so that lines are those of the time before the field
         return fields | {name: _rounded(fields[name]) for name in ROUNDED if name in fields}
 
