@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from rankbench.leaderboard import entry
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import LATE, Attempt, EntryJob, Reached, Rules
 from rankbench.sweeps.search.candidate import Best, Candidate
+from rankbench.sweeps.search.race import Race
 
 RULES = Rules("ndcg@10", metric_set(("ndcg", "recall"), (10,)))
 STEP = 1 / 8  # seconds of an iteration
@@ -133,9 +135,12 @@ def test_a_race_has_settled_if_two_thirds_of_its_time_gained_little(environment,
     each = Attempt(EntryJob.of(known("ials"), load_card("synthetic", environment), milestone, RULES), environment)
     rows = [(1.0, 0.1), (milestone / 3, earlier), (milestone / 3 + 0.1, 0.5)]
     each.curve = [{"iteration": 1, "seconds": seconds, "valid": valid} for seconds, valid in rows]
+    each.race = Race(lambda: None)
     each.exhausted, each.reached = False, Reached(milestone, 2, Best(known("ials").config(), 0.5, 1, 1.0), None)
     assert each._ended() == ended
-    each.curve = each.curve[2:]
+    each.race.candidates.append(SimpleNamespace(value=0.5, seconds_to_first=4.0))  # which is a unit
+    assert each._ended() == "still gaining"
+    each.race, each.curve = Race(lambda: None), each.curve[2:]
     assert each._ended() == "still gaining"  # there was nothing then
 
 

@@ -65,6 +65,11 @@ class Race(Generic[R]):
         return sum(each.seconds for each in self.candidates)
 
     @property
+    def unit(self) -> float:
+        first = next((each.seconds_to_first for each in self.candidates if math.isfinite(each.value)), 0.0)
+        return max(LEAST_UNIT, first)
+
+    @property
     def default(self) -> R | None:
         return self.candidates[0] if self.candidates else None
 
@@ -96,8 +101,7 @@ class Race(Generic[R]):
     def step(self, candidate: R) -> None:
         """Let a candidate complete an iteration."""
         candidate.step()
-        unit = max(LEAST_UNIT, next((each.seconds_to_first for each in self.candidates if math.isfinite(each.value)), 0.0))
-        marks = candidate.marks
+        marks, unit = candidate.marks, self.unit
         while (candidate.ended and len(marks) <= candidate.level) or not _goes_on(candidate, unit * REDUCTION ** len(marks)):
             marks.append(candidate.value)
 
