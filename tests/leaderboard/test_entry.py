@@ -162,7 +162,7 @@ def test_a_method_that_cannot_be_measured_says_so(environment):
 
 def test_a_setting_that_does_not_fit_the_data_costs_itself_alone(environment, clock):
     odd = replace(known("gat"), space={"n_heads": {"choice": [3, 5, 7]}})  # 64 is no multiple of any of them
-    each = attempt(environment, odd, 1.5)
+    each = attempt(environment, odd, 4.0)
     default, *others = each.race.candidates
     assert each.reached.best.config == odd.config() and len(others) == 3
     assert all("must be a multiple of n_heads" in other.failure for other in others) and not default.failure
