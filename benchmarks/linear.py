@@ -32,6 +32,7 @@ from rankbench.fitting.recommenders import FactorRecommender, LinearRecommender
 from rankbench.solvers.inverse.shared import fit_shared
 from rankbench.solvers.linear.deql import DEQLL2
 from rankbench.solvers.linear.ease import EASE
+from rankbench.solvers.sparse.itemknn import ItemKNN, itemknn
 from rankbench.tracking.environment import describe_environment, peak_memory, reset_peak_memory
 
 LAM = 300.0
@@ -112,7 +113,17 @@ def fitting_tasks(name: str, X: sp.csr_array) -> None:
     compare(
         f"EASE {name} | NumPy", lambda: ease(X), lambda: numpy_ease(X), lambda a, b: largest_difference(a.dense_weights(), b)
     )
+    compare(f"ItemKNN {name} | implicit", lambda: itemknn(X, ItemKNN(100, 0.0), 0), lambda: implicit_cosines(X), None)
     compare(f"DEQL(L2) {name} | our EASE", lambda: deql(X), lambda: ease(X), None)
+
+
+def implicit_cosines(X: sp.csr_array) -> sp.csr_matrix:
+    """The 100 most similar items of each item, and the item itself."""
+    from implicit.nearest_neighbours import CosineRecommender
+
+    model = CosineRecommender(K=101)
+    model.fit(sp.csr_matrix((X.data, X.indices, X.indptr), X.shape), show_progress=False)
+    return model.similarity
 
 
 def largest_difference(a: np.ndarray, b: np.ndarray) -> float:

@@ -26,6 +26,7 @@ FAMILIES = {
     "iterative": ("rg2-newton", {}),
     "trained": ("bpr", {}),
     "autoencoder": ("multivae", {}),
+    "columns": ("slim", {}),
     "plain": ("popularity", {}),
 }
 

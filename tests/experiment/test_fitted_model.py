@@ -25,6 +25,7 @@ METHODS = {
     "deql-l2": ("deql-l2", {"p": 0.4, "lam_prime": 30}),
     "deql-l2 by tiles": ("deql-l2", {"p": 0.4, "lam_prime": 30}),
     "edlae-low-rank": ("edlae-low-rank", {"embedding_dim": 4, "iterations": 3}),
+    "slim": ("slim", {}),
 }
 
 

@@ -1,4 +1,4 @@
-"""The four forms of a model, against dense products: what a ranking masks must be right as well."""
+"""The five forms of a model, against dense products: what a ranking masks must be right as well."""
 
 import dataclasses
 
@@ -14,6 +14,7 @@ from rankbench.fitting.recommenders import (
     LinearRecommender,
     LowRankRecommender,
     Recommender,
+    SparseRecommender,
     score,
 )
 
@@ -46,6 +47,13 @@ def low_rank():
 
 
 @pytest.fixture
+def sparse():
+    rng = np.random.default_rng(5)
+    W = sp.csr_array(rng.standard_normal((N_ITEMS, N_ITEMS)) * (rng.random((N_ITEMS, N_ITEMS)) < 0.3))
+    return SparseRecommender(W.indptr.astype(np.int64), W.indices.astype(np.int32), W.data)
+
+
+@pytest.fixture
 def autoencoder():
     rng = np.random.default_rng(4)
     shapes = {"Q1": (N_ITEMS, 5), "q1": 5, "Q2": (5, 2), "q2": 2, "P1": (2, 4), "p1": 4, "V": (N_ITEMS, 5)}
@@ -53,10 +61,11 @@ def autoencoder():
 
 
 @SLICES
-def test_scores_are_history_times_weights_or_products_of_factors(linear, low_rank, factors, history, items):
+def test_scores_are_history_times_weights_or_products_of_factors(linear, low_rank, sparse, factors, history, items):
     for model, W in (
         (linear, linear.C @ np.diag(linear.beta) + np.diag(linear.alpha)),
         (low_rank, low_rank.A @ low_rank.B.T + np.diag(low_rank.alpha)),
+        (sparse, sp.csr_array((sparse.data, sparse.indices, sparse.indptr)).toarray()),
     ):
         assert_allclose(model.dense_weights(), W, atol=1e-14)
         assert_allclose(score(model, np.arange(6), history, items), (history @ W)[:, items], atol=1e-12)
@@ -85,7 +94,7 @@ def test_an_autoencoder_whose_parts_do_not_fit_is_refused(autoencoder):
         dataclasses.replace(autoencoder, V=autoencoder.V[:, 1:])
 
 
-@pytest.mark.parametrize("form", ["linear", "low_rank", "factors", "autoencoder"])
+@pytest.mark.parametrize("form", ["linear", "low_rank", "sparse", "factors", "autoencoder"])
 def test_the_base_is_left_for_the_next_member_of_the_family(form, history, request):
     model: Recommender = request.getfixturevalue(form)
     items = slice(2, 8)

@@ -72,7 +72,7 @@ def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
     needed = dense_bytes(X.shape[1], np.dtype(dtype).itemsize)
     require_memory(needed, f"the item-item matrix of {X.shape[1]:,} items, {dtype.__name__},")
     n_items = X.shape[1]
-    item_ptr, item_users, positions = _by_item(X.indptr, X.indices, n_items)
+    item_ptr, item_users, positions = by_item(X.indptr, X.indices, n_items)
     counts = np.diff(item_ptr).astype(np.float64)
     require(
         dtype == np.float64 or counts.max(initial=0) < 2**24,
@@ -85,7 +85,7 @@ def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
 
 
 @numba.njit(cache=True)
-def _by_item(user_ptr, user_items, n_items):
+def by_item(user_ptr, user_items, n_items):
     """The transpose: for each item the start of its entries, their users, and their positions in `user_items`."""
     ptr = np.zeros(n_items + 1, np.int64)
     for s in range(len(user_items)):

@@ -29,6 +29,7 @@ WORKERS_START = 15.0  # seconds until the workers of a fit run
 START = 1.0  # seconds of a trial besides its fit: starting the worker, reading the data, writing the record
 PRODUCTS = 0.9  # speed of an inverse relative to matrix products
 PAIRS = 5e8  # pairs of a user's items that a Gram counts per second
+COLUMN_ENTRY = 4e-7  # seconds of coordinate descent per element of the Gram matrix
 # Seconds per multiply-add in the linear systems of rows and in sums of gathered vectors, and seconds per element of a row.
 ROW_SYSTEM, GATHERED, ROW = 8e-12, 4e-10, 3e-8
 # Seconds of training per element of a vector: of a negative, of an item if the whole catalogue is scored, of a further positive
@@ -128,6 +129,9 @@ def memory(job: Job, size: Size, workers: int = 1) -> int:
     elif kind == "low-rank":
         # Up to 4,096 items, copies of the whole decomposition in float64; beyond, one float32 matrix and thin ones.
         n_bytes += 5 * 8 * n * n if n <= 4096 else 4 * n * n + 8 * n * 20 * dim + (24 * n * n if 4 * dim >= n else 0)
+    elif kind == "columns":
+        # A Gram matrix, and each weight in a block, by columns and by rows.
+        n_bytes += 4 * n * n * first.spec.dense + 40 * n * min(n, first.params.neighbours)
     elif kind == "trained":
         # Tables, gradients, two moments, the best and the current model and a checkpoint; int64 pairs and their order.
         n_bytes += 8 * table + 24 * size.interactions + _batch(first, size, itemsize)
@@ -238,6 +242,10 @@ def _propagation(layers: int, size: Size) -> float:
     return 4 * layers * size.interactions * GATHERED + (size.users + size.items) * TOUCHED if layers else 0.0
 
 
+def _columns(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
+    return (3 * size.pairs / PAIRS + config.spec.dense * float(size.items) ** 2 * COLUMN_ENTRY) / cpus
+
+
 def _plain(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     return 1e-8 * size.interactions
 
@@ -249,6 +257,7 @@ _FIT = {
     "iterative": _iterative,
     "trained": _trained,
     "autoencoder": _autoencoder,
+    "columns": _columns,
     "plain": _plain,
 }
 

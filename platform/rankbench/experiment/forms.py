@@ -16,6 +16,7 @@ from rankbench.fitting.recommenders import (
     LinearRecommender,
     LowRankRecommender,
     Recommender,
+    SparseRecommender,
 )
 from rankbench.solvers.als.fold_in import FoldInRecommender
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
@@ -25,6 +26,7 @@ from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 _FORMS: dict[str, tuple[type[Recommender], dict[str, str]]] = {
     "linear": (LinearRecommender, {"C": "ii", "beta": "i", "alpha": "i"}),
     "low-rank": (LowRankRecommender, {"A": "ik", "B": "ik", "alpha": "i"}),
+    "sparse": (SparseRecommender, {"indptr": "n", "indices": "w", "data": "w"}),
     "factors": (FactorRecommender, {"U": "uk", "V": "ik"}),
     "factors with fold-in": (FoldInRecommender, {"U": "uk", "V": "ik", "loss": "n5"}),
     "linear by tiles": (TiledLinearRecommender, {"C": "ii", "beta": "i", "alpha": "i"}),
@@ -36,6 +38,7 @@ _FORMS: dict[str, tuple[type[Recommender], dict[str, str]]] = {
     "pairs": (PairRecommender, {"A": "uh", "C": "ih", "U": "uk", "V": "ik", "mix": "kh", "direct": "k"}),
 }
 FORMS = {name: form for name, (form, _) in _FORMS.items()}
+WHOLE = {"indptr", "indices", "widths"}  # arrays of whole numbers, which forms check themselves
 _SHAPES = dict(_FORMS.values())
 
 
@@ -54,7 +57,8 @@ def misfit(model: Recommender, n_users: int, n_items: int) -> str:
     arrays = {name: getattr(model, name) for name in _SHAPES.get(type(model), ())}
     for name, array in arrays.items():
         dtype = getattr(array, "dtype", type(array).__name__)
-        if not hasattr(array, "shape") or dtype not in (np.float32, np.float64):
+        expected = (np.int32, np.int64) if name in WHOLE else (np.float32, np.float64)
+        if not hasattr(array, "shape") or dtype not in expected:
             return f"{name} is {dtype}"
     wrong = misshapen(type(model), {name: array.shape for name, array in arrays.items()}, n_users, n_items)
     return f"{wrong} is {arrays[wrong].dtype} {arrays[wrong].shape}" if wrong else ""

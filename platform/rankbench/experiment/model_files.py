@@ -27,7 +27,7 @@ from rankbench.core.memory import available_memory
 from rankbench.core.wording import SHA256
 from rankbench.data.blocks import csr_from_parts
 from rankbench.experiment import methods
-from rankbench.experiment.forms import FORMS, misshapen
+from rankbench.experiment.forms import FORMS, WHOLE, misshapen
 from rankbench.solvers.tiled.matrix import TiledMatrix
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
@@ -160,7 +160,7 @@ def shapes_in(path: Path) -> dict[str, tuple[int, ...]]:
         raise DataError(f"{path}: not the arrays of a model ({first_line(error)}); fit the model again") from None
     needed = 0
     for name, shape in shapes.items():
-        known = _WHOLE if name.startswith("history.") or name == "model.widths" else _REAL
+        known = _WHOLE if name.startswith("history.") or name.removeprefix("model.") in WHOLE else _REAL
         if types[name] not in known:
             raise DataError(f"{path}: {shown(name)} has numbers of the type {types[name]}, expected {' or '.join(known)}")
         needed += prod(shape) * known[types[name]]

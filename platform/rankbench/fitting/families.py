@@ -12,6 +12,7 @@ FAMILIES = {
     "distance": "losses on squared distances instead of products",
     "gradient": "losses trained by gradient steps on the vectors of an encoder",
     "linear": "linear item-item models, solved in closed form",
+    "neighbours": "item-item models that keep a few weights per item",
     "newton": "factor models fitted by Newton's method with conjugate gradients",
     "pairwise": "losses that compare an interaction with one negative at a time",
     "pointwise": "losses that score each pair of user and item on its own",

@@ -154,14 +154,21 @@ class ClosedForm(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Direct(Method):
-    """`fit(X, p, seed)` returns the model; `holds_matrix` says whether it needs a matrix (n_items, n_items)."""
+    """`fit(X, p, seed)` returns the model; `holds_matrix` says whether it needs a matrix (n_items, n_items). `sparse`: the
+    model has at most `neighbours` weights per item, a parameter.
+    """
 
     fit: Callable[[sp.csr_array, Any, int], Recommender]
     holds_matrix: bool = False
+    sparse: bool = False
 
     @property
     def dense(self) -> bool:
         return self.holds_matrix
+
+    @property
+    def cost(self) -> str:
+        return "columns" if self.sparse else super().cost
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Fitted models: they score users for a slice of items. Four forms are defined here, a fifth in `pair_recommender.py`.
+"""Fitted models: they score users for a slice of items. Five forms are defined here, a sixth in `pair_recommender.py`.
 
 They consist only of arrays, so that they are easily saved, sent to workers and used in notebooks.
 """
@@ -153,6 +153,45 @@ class LowRankRecommender(ArrayRecommender):
 
 
 @dataclass(frozen=True)
+class SparseRecommender(ArrayRecommender):
+    """Item-item weights W, most of which are zero; scores are history @ W.
+
+    Row i of W has the weights data[indptr[i] : indptr[i + 1]] in the columns `indices` there, which ascend: indptr
+    (n_items + 1,) int64, indices (n,) int32, data (n,) float32 or float64. The model has no users, so it can score any history.
+    Raises ValueError if the arrays are no such matrix.
+    """
+
+    SHARED = ("indptr", "indices", "data")
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+
+    def __post_init__(self) -> None:
+        ptr, at = self.indptr, self.indices
+        if ptr.dtype != np.int64 or at.dtype != np.int32 or {ptr.ndim, at.ndim} != {1} or not len(ptr):
+            raise ValueError("indptr and indices are not one-dimensional arrays of int64 and int32")
+        if (ptr[0], ptr[-1]) != (0, len(at)) or (np.diff(ptr) < 0).any() or self.data.shape != at.shape:
+            raise ValueError("indptr, indices and data do not fit together")
+        descends = np.flatnonzero(np.diff(at) <= 0) + 1
+        if len(at) and (at.min() < 0 or at.max() >= self.n_items or not np.isin(descends, ptr).all()):
+            raise ValueError("the indices of a row do not ascend, or are no items")
+
+    @property
+    def n_items(self) -> int:
+        return len(self.indptr) - 1
+
+    def base(self, users: np.ndarray, history: sp.csr_array, items: slice, out: np.ndarray) -> np.ndarray:
+        start, _, _ = items.indices(self.n_items)
+        _sum_sparse_rows(history.indptr, history.indices, self.indptr, self.indices, self.data, start, out)
+        return out
+
+    def dense_weights(self) -> np.ndarray:
+        """Return W (n_items, n_items), for small problems and tests."""
+        return sp.csr_array((self.data, self.indices, self.indptr), shape=(self.n_items, self.n_items)).toarray()
+
+
+@dataclass(frozen=True)
 class AutoencoderRecommender(ArrayRecommender):
     """An encoder of histories and a decoder, as MultiVAE has them (Liang et al., WWW 2018), without noise and dropout.
 
@@ -197,7 +236,7 @@ class AutoencoderRecommender(ArrayRecommender):
         return self.fold(users, history).base(users, history, items, out)
 
 
-# Both kernels are serial: callers run blocks of users in parallel threads, and the kernels release the GIL.
+# The kernels are serial: callers run blocks of users in parallel threads, and the kernels release the GIL.
 @numba.njit(nogil=True, cache=True)
 def _sum_rows(indptr: np.ndarray, indices: np.ndarray, C: np.ndarray, start: int, out: np.ndarray) -> None:
     """out[u] = Σ_{i in history of u} C[i, start:start + width], in order, so that sums are reproducible."""
@@ -209,6 +248,28 @@ def _sum_rows(indptr: np.ndarray, indices: np.ndarray, C: np.ndarray, start: int
             source = C[indices[s], start : start + width]
             for j in range(width):
                 row[j] += source[j]
+
+
+@numba.njit(nogil=True, cache=True)
+def _sum_sparse_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    data: np.ndarray,
+    start: int,
+    out: np.ndarray,
+) -> None:
+    """out[u] = Σ_{i in history of u} W[i, start:start + width], in order, for W in the arrays rows, columns and data."""
+    stop = start + out.shape[1]
+    for u in range(out.shape[0]):
+        out[u] = 0
+        for s in range(indptr[u], indptr[u + 1]):
+            first, end = rows[indices[s]], rows[indices[s] + 1]
+            at = first + np.searchsorted(columns[first:end], start)
+            while at < end and columns[at] < stop:
+                out[u, columns[at] - start] += data[at]
+                at += 1
 
 
 @numba.njit(nogil=True, cache=True)
