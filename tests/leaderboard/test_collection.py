@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,10 @@ from rankbench.cli import _main
 from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
 from rankbench.data.prepare import prepare
-from rankbench.leaderboard.collection import chosen_datasets, collection, weights
+from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.collection import chosen_datasets, collection, sources
+
+from .entries import entry
 
 ROOT = Path(__file__).parents[2]
 KINDS = {
@@ -85,11 +87,11 @@ def test_a_source_counts_once_however_many_of_its_datasets_are_asked_for(tmp_pat
     lines = {"gowalla": "a", "lastfm": "b", "movielens-1m": "b", "movielens-100k": "b"}
     text = "".join(f"  {name}: {{domain: x, split: random, source: {source}}}\n" for name, source in lines.items())
     mine = own(tmp_path, environment, f"datasets:\n{text}")
-    for names in (list(lines), ["movielens-1m", "gowalla"], ["lastfm", "movielens-1m", "my-shop", "other"], []):
-        found = weights(names, mine)
-        sources = [lines.get(name, name) for name in names]
-        assert found == {name: float(Fraction(1, sources.count(source))) for name, source in zip(names, sources, strict=True)}
-        assert sum(found.values()) == pytest.approx(len(set(sources)))
+    for names in (sorted(lines), ["gowalla", "movielens-1m"], ["a", "lastfm", "movielens-1m", "other"]):
+        entries = tuple(entry(name, method, 0.1) for name in names for method in ("ease", "bpr"))
+        found = Board(entries, "10s", "ndcg@20", sources=sources(mine)).ranking.weights
+        given = [lines.get(name, f"own: {name}") for name in names]
+        assert found.tolist() == pytest.approx([1 / given.count(source) for source in given])
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
-"""The order of methods over datasets: mean ranks, which of their differences can be told from chance, wins and profiles.
+"""The order of methods over datasets: mean ranks, whether they differ, wins and profiles.
 
 Datasets are the sample here, as in Demšar (JMLR 2006): a method has one value per dataset and its rank among all methods on it,
-1 for the best and the mean of the ranks for equals. A method without a result within its budget shares the last ranks.
+1 for the best and the mean of the ranks for equals. A method without a result within its budget shares the last ranks. Datasets
+of one source count once together: each by its share of them, and in tests by their mean. Intervals over datasets and
+comparisons of two methods are in `over_datasets.py`.
 
 - The Friedman test asks whether all methods have the same mean rank. Iman and Davenport's form of it is reported, which is
   less conservative.
-- Two methods differ by Nemenyi's test if their mean ranks differ by more than the critical difference. It covers all pairs.
-- Wilcoxon's signed-rank test compares two methods by their differences on the datasets, with Holm's correction over all pairs.
 - A method wins against another if it is better on more datasets; Copeland's score is its wins minus its losses.
 - The profile of a method (Dolan and Moré, 2002) is the share of datasets on which it reaches at least 1/t of the best value.
 - The jackknife and Kendall's τ tell how far the order depends on the datasets, the metric and the seed.
@@ -28,7 +28,6 @@ from functools import cached_property
 import numpy as np
 
 from rankbench.core.rng import stream
-from rankbench.judge.compare import LEVEL, holm
 
 PRIOR = 0.5
 SAMPLES = 20_000  # of the weights: probabilities have standard errors of at most 0.004
@@ -36,11 +35,37 @@ SAMPLES = 20_000  # of the weights: probabilities have standard errors of at mos
 
 @dataclass(frozen=True)
 class MethodRanking:
-    """`values` (n_datasets, n_methods): the mean of a metric on test, NaN without a result. Larger is better."""
+    """`values` (n_datasets, n_methods): the mean of a metric on test, NaN without a result. Larger is better. `sources`: that
+    of each dataset, by default its own.
+    """
 
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
     values: np.ndarray
+    sources: tuple[str, ...] = ()
+
+    @cached_property
+    def _of_source(self) -> np.ndarray:
+        """1 (n_sources, n_datasets) for a dataset of the source, 0 for others."""
+        sources = self.sources or self.datasets
+        return np.array(sources) == np.array(list(dict.fromkeys(sources)))[:, None]
+
+    def by_source(self, table: np.ndarray) -> np.ndarray:
+        """Return a row per source, the mean of the rows of its datasets."""
+        # Added before it is divided, the mean of equal ranks is that rank to the bit.
+        return np.asarray(self._of_source @ table / self._of_source.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """The weights of the datasets (n_datasets,), of which those of a source add up to 1."""
+        return np.asarray((self._of_source / self._of_source.sum(axis=1, keepdims=True)).sum(axis=0))
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """Values as shares of the best one on their dataset, 0 without a result."""
+        filled = np.nan_to_num(self.values)
+        best = filled.max(axis=1, keepdims=True, initial=0)
+        return np.asarray(filled / np.where(best > 0, best, 1))
 
     @cached_property
     def ranks(self) -> np.ndarray:
@@ -52,7 +77,7 @@ class MethodRanking:
     @cached_property
     def mean_ranks(self) -> np.ndarray:
         """Mean ranks (n_methods,)."""
-        return np.asarray(self.ranks.mean(axis=0))
+        return np.asarray(self.by_source(self.ranks).mean(axis=0))
 
     @cached_property
     def order(self) -> list[int]:
@@ -61,69 +86,30 @@ class MethodRanking:
 
     def friedman(self) -> float | None:
         """The p-value of the Friedman test in Iman and Davenport's form, None for fewer than three methods or two
-        datasets, or if all methods are equal.
+        sources, or if all methods are equal.
         """
         from scipy.stats import f, friedmanchisquare
 
-        n, k = self.ranks.shape
-        if n < 2 or k < 3 or not np.ptp(self.ranks, axis=1).any():
+        ranks = self.by_source(self.ranks)
+        n, k = ranks.shape
+        if n < 2 or k < 3 or not np.ptp(ranks, axis=1).any():
             return None
-        chi_squared = float(friedmanchisquare(*self.ranks.T).statistic)
+        chi_squared = float(friedmanchisquare(*ranks.T).statistic)
         rest = n * (k - 1) - chi_squared
         if rest > 1e-9:
             return float(f.sf((n - 1) * chi_squared / rest, k - 1, (k - 1) * (n - 1)))
         # The order is the same on all datasets, where the form has no value: the chance that the others repeat the first one.
-        ties = np.unique(self.ranks[0], return_counts=True)[1]
+        ties = np.unique(ranks[0], return_counts=True)[1]
         orders = math.factorial(k) // math.prod(math.factorial(int(each)) for each in ties)
         return float(orders ** -(n - 1))
 
-    def critical_difference(self) -> float | None:
-        """The difference of mean ranks beyond which Nemenyi's test tells two methods apart, None for a single method."""
-        from scipy.stats import studentized_range
-
-        n, k = self.ranks.shape
-        if k < 2:
-            return None
-        q = float(studentized_range.ppf(1 - LEVEL, k, math.inf)) / math.sqrt(2)
-        return q * math.sqrt(k * (k + 1) / (6 * n))
-
-    def groups(self) -> list[tuple[int, int]]:
-        """The longest runs of `order`, first and last place, within which Nemenyi's test tells nobody apart."""
-        difference, ranks = self.critical_difference(), [self.mean_ranks[i] for i in self.order]
-        if difference is None:
-            return []
-        runs: list[tuple[int, int]] = []
-        for first in range(len(ranks)):
-            last = max(i for i in range(first, len(ranks)) if ranks[i] - ranks[first] <= difference)
-            if last > first and (not runs or last > runs[-1][1]):
-                runs.append((first, last))
-        return runs
-
-    def wilcoxon_holm(self) -> np.ndarray:
-        """Corrected p-values (n_methods, n_methods) of Wilcoxon's signed-rank test, 1 on the diagonal and for equal columns.
-
-        Without a result, a method has the value 0.
-        """
-        from scipy.stats import wilcoxon
-
-        k = len(self.methods)
-        filled = np.nan_to_num(self.values)
-        pairs = [(i, j) for i in range(k) for j in range(i + 1, k)]
-        tests = [
-            float(wilcoxon(filled[:, i], filled[:, j], zero_method="pratt").pvalue)
-            if (filled[:, i] != filled[:, j]).any()
-            else 1.0
-            for i, j in pairs
-        ]
-        result = np.ones((k, k))
-        for (i, j), p in zip(pairs, holm(tests) if tests else [], strict=True):
-            result[i, j] = result[j, i] = p
-        return result
-
     @cached_property
     def wins(self) -> np.ndarray:
-        """Number of datasets (n_methods, n_methods) on which the method of the row is better than that of the column."""
-        return np.asarray((self.ranks[:, :, None] < self.ranks[:, None, :]).sum(axis=0))
+        """Number of sources (n_methods, n_methods) on which the method of the row is better than that of the column. A dataset
+        counts by its weight.
+        """
+        better = self.ranks[:, :, None] < self.ranks[:, None, :]
+        return np.asarray(np.round(np.tensordot(self.weights, better, 1), 9))  # thirds add up to 1 only when rounded
 
     def copeland(self) -> np.ndarray:
         """Pairwise wins minus losses (n_methods,)."""
@@ -136,12 +122,14 @@ class MethodRanking:
         best = np.nanmax(self.values, axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = np.where(np.isnan(self.values) | (self.values <= 0), np.inf, best / self.values)
-        return np.stack([(distance <= ratio * (1 + 1e-12)).mean(axis=0) for ratio in ratios], axis=1)
+        near = [distance <= ratio * (1 + 1e-12) for ratio in ratios]
+        return np.stack([np.average(each, axis=0, weights=self.weights) for each in near], axis=1)
 
-    def without(self, dataset: int) -> MethodRanking:
-        """The same without one dataset."""
-        kept = [i for i in range(len(self.datasets)) if i != dataset]
-        return MethodRanking(tuple(self.datasets[i] for i in kept), self.methods, self.values[kept])
+    def part(self, datasets: Sequence[str], methods: Sequence[str]) -> MethodRanking:
+        """The ranking of some of the methods on some of the datasets."""
+        rows, columns = [self.datasets.index(each) for each in datasets], [self.methods.index(each) for each in methods]
+        sources = tuple(self.sources[i] for i in rows) if self.sources else ()
+        return MethodRanking(tuple(datasets), tuple(methods), self.values[np.ix_(rows, columns)], sources)
 
 
 @dataclass(frozen=True)
@@ -159,8 +147,8 @@ def jackknife(full: MethodRanking) -> Jackknife | None:
     if len(full.datasets) < 3 or len(full.methods) < 2:
         return None
     tau, places = dict[str, float](), {name: list[int]() for name in full.methods}
-    for number, dataset in enumerate(full.datasets):
-        part = full.without(number)
+    for dataset in full.datasets:
+        part = full.part([each for each in full.datasets if each != dataset], full.methods)
         tau[dataset] = kendall(full.mean_ranks, part.mean_ranks)
         for place, position in enumerate(part.order, start=1):
             places[full.methods[position]].append(place)
@@ -200,9 +188,7 @@ def against_first(board: MethodRanking, rope: float, seed: int = 0) -> dict[str,
     """
     if len(board.methods) < 2:
         return {}
-    filled = np.nan_to_num(board.values)
-    best = filled.max(axis=1, keepdims=True)
-    shares = filled / np.where(best > 0, best, 1)
+    shares = board.by_source(board.shares)
     first, *others = board.order
     weights = stream(seed, "bayes").dirichlet([PRIOR, *np.ones(len(shares))], SAMPLES)
     return {board.methods[i]: _probabilities(shares[:, i] - shares[:, first], rope, weights) for i in others}

@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from rankbench.judge.compare import LEVEL
-from rankbench.judge.printing import p_text
+from rankbench.evaluation.summary import Interval
+from rankbench.judge.compare import FEW, LEVEL
+from rankbench.judge.declared import Declared
+from rankbench.judge.over_datasets import LEAST, Paired, Spread, TraitTest, paired, spread, trait_tests
+from rankbench.judge.printing import in_words, interval, p_text, percent
 from rankbench.judge.ranking import Jackknife, MethodRanking, against_first, agreement, jackknife
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Result
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", str, int)
 OTHERS = ("recall@20", "ndcg@10", "ndcg@50", "mrr@20", "precision@20")  # metrics whose order is compared, if they were measured
+DECLARED = "comparisons.yaml"  # the file of a store with the comparisons that were fixed beforehand
+RIVAL = 0.05  # share of the resamples in which a method is first, from which on it is named
 
 
 class Standing(NamedTuple):
@@ -43,7 +49,8 @@ class Standing(NamedTuple):
 @dataclass(frozen=True)
 class Board:
     """Entries with the budget `allowed`, ranked by `metric`. `notes` are sentences about other entries of the store. `foreign`
-    lists have no part in ranks and tests.
+    lists have no part in ranks and tests. `declared`: the comparisons that were fixed beforehand; without them, all pairs of
+    few methods are tested. `sources`: those of datasets that are near-duplicates of others, which count once together.
     """
 
     entries: tuple[Result, ...]
@@ -51,10 +58,32 @@ class Board:
     metric: str
     notes: tuple[str, ...] = ()
     foreign: tuple[Foreign, ...] = ()
+    declared: Declared | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def ranking(self) -> MethodRanking:
-        return ranking_of(self.entries, self.metric)
+        found = ranking_of(self.entries, self.metric)
+        return replace(found, sources=tuple(self.sources.get(name, f"own: {name}") for name in found.datasets))
+
+    @cached_property
+    def spread(self) -> dict[str, Spread]:
+        """The means of each method over datasets, with intervals."""
+        return spread(self.ranking)
+
+    @cached_property
+    def paired(self) -> list[Paired]:
+        """Wilcoxon's test of each pair of methods that was fixed beforehand, or of all pairs of at most FEW methods."""
+        methods = self.ranking.methods
+        every_pair = [*combinations(methods, 2)] if len(methods) <= FEW else []
+        return paired(self.ranking, self.declared.pairs if self.declared else every_pair)
+
+    @cached_property
+    def trait_tests(self) -> list[TraitTest]:
+        """Which traits of datasets go with the differences of groups of methods that were fixed beforehand."""
+        if not self.declared:
+            return []
+        return trait_tests(self.ranking, self.traits, self.declared.groups, self.declared.traits)
 
     @cached_property
     def standings(self) -> list[Standing]:
@@ -148,28 +177,70 @@ class Board:
 
     def conclusions(self) -> list[str]:
         """What the tests say, in sentences."""
-        return [*self._of_tests(), *self._of_stability(), *self._of_entries(), *self.notes]
+        return [
+            *self._of_tests(),
+            *self._of_pairs(),
+            *self._of_traits(),
+            *self._of_stability(),
+            *self._of_entries(),
+            *self.notes,
+        ]
 
     def _of_tests(self) -> Iterator[str]:
         board = self.ranking
         n, k = len(board.datasets), len(board.methods)
-        yield f"{k} methods on {n} dataset{'s' if n > 1 else ''}, {self.allowed} each, by {self.metric} on test."
-        p, difference = board.friedman(), board.critical_difference()
-        if p is not None and n > 2 and difference is not None:
+        of_sources = len(set(board.sources))
+        sources = f" from {of_sources} source{'s' if of_sources > 1 else ''}" if of_sources < n else ""
+        yield f"{k} methods on {n} dataset{'s' if n > 1 else ''}{sources}, {self.allowed} each, by {self.metric} on test."
+        p = board.friedman()
+        if p is not None and of_sources > 2:
             verdict = "differ" if p < LEVEL else "do not differ significantly"
+            yield f"Friedman test: p {p_text(p, '= ')}, the mean ranks {verdict}."
+            name = self.standings[0].method
+            rank, share, first, leads = self.spread[name]
+            yield f"{name} has the best mean rank, {rank.mean:.1f} ({interval(rank.low, rank.high, '.1f')})."
             yield (
-                f"Friedman test: p {p_text(p, '= ')}, the mean ranks {verdict}. "
-                f"Critical difference by Nemenyi: {difference:.2f}."
+                f"It reaches {_percent(share)} of the best value on the mean dataset, and is the best on {_percent(first)} of "
+                "them. In parentheses: 95 % intervals by the bootstrap over datasets."
             )
-            if p < LEVEL:
-                first, *others = self.standings
-                equal = [each.method for each in others if each.mean_rank - first.mean_rank <= difference]
-                rest = f"not significantly different from {_first_of(equal)}" if equal else "better than every other one"
-                yield f"{first.method} has the best mean rank, and is {rest}."
-        elif n > 2 and k > 2:
+            rivals = sorted(((each.leads or 0, method) for method, each in self.spread.items() if method != name), reverse=True)
+            if near := [f"{method} in {percent(each)}" for each, method in rivals if each >= RIVAL]:
+                yield f"In {percent(leads or 0)} of the resamples {name} has the best mean rank, {in_words(near, 'methods')}."
+        elif of_sources > 2 and k > 2:
             yield "All methods have the same rank on every dataset."
         else:
-            yield f"Too few {'datasets' if n < 3 else 'methods'} for a test over datasets: at least three are needed."
+            few = "methods" if of_sources > 2 else "datasets" if n < 3 else "sources of datasets"
+            yield f"Too few {few} for a test over datasets: at least three are needed."
+
+    def _of_pairs(self) -> Iterator[str]:
+        """The tests of pairs, if there are as many datasets as a significant one needs."""
+        if len(set(self.ranking.sources)) < LEAST:
+            return
+        if not self.paired:
+            yield f"No pair of methods was tested: {DECLARED} of the store names no two of them, or is missing."
+            return
+        n, fixed = len(self.paired), "all pairs"
+        if self.declared:
+            fixed = f"the {len(self.declared.pairs)} comparisons fixed on {self.declared.fixed}"
+        # A few datasets can move the mean one way while the ranks of all others point the other way.
+        clear = [each for each in self.paired if each.p_holm < LEVEL and each.difference * (each.better - each.worse) > 0]
+        differ = sorted(clear, key=lambda each: (each.p_holm, each.method))
+        shown = [
+            f"{each.method if each.difference > 0 else each.against} is better than "
+            f"{each.against if each.difference > 0 else each.method} (p {p_text(each.p_holm, '= ')})"
+            for each in differ
+        ]
+        found = f"{in_words(shown, 'pairs')}; {n - len(differ)} of {n} do not differ" if shown else f"none of {n} differs"
+        yield f"Wilcoxon's signed-rank test over datasets, with Holm's correction for {fixed}: {found} significantly."
+
+    def _of_traits(self) -> Iterator[str]:
+        for each in self.trait_tests:
+            if each.p_holm < LEVEL:
+                better, worse = (each.group, each.against) if each.rho > 0 else (each.against, each.group)
+                yield (
+                    f"The larger the trait {each.trait!r} of a dataset, the better {better} in comparison with {worse}: "
+                    f"Spearman's correlation {abs(each.rho):.2f}, p {p_text(each.p_holm, '= ')} with Holm's correction."
+                )
 
     def _of_stability(self) -> Iterator[str]:
         if self.jackknife:
@@ -207,26 +278,33 @@ class Board:
 
     def facts(self, rope: float | None = None) -> dict[str, Any]:
         """All of this as JSON values. With `rope`, each method is compared with the first one by `against_first`."""
-        board, p_values = self.ranking, self.ranking.wilcoxon_holm()
+        board = self.ranking
         bayesian = {name: asdict(each) for name, each in against_first(board, rope).items()} if rope else {}
         return {
             "budget": self.allowed,
             "metric": self.metric,
             "datasets": list(board.datasets),
+            "weights": dict(zip(board.datasets, board.weights.tolist(), strict=True)),
             "friedman_p": board.friedman(),
-            "critical_difference": board.critical_difference(),
             "methods": [
                 {
                     "method": each.method,
                     "mean_rank": each.mean_rank,
                     "copeland": each.wins,
                     "without_result": each.no_result,
-                    "wilcoxon_holm": {board.methods[j]: float(p_values[i, j]) for j in board.order if j != i},
+                    "over_datasets": {
+                        name: asdict(value) if isinstance(value, Interval) else value
+                        for name, value in self.spread[each.method]._asdict().items()
+                    },
                 }
                 | ({"against_first": bayesian[each.method]} if each.method in bayesian else {})
-                for i, each in zip(board.order, self.standings, strict=True)
+                for each in self.standings
             ],
-            "groups": [[board.methods[board.order[i]] for i in range(first, last + 1)] for first, last in board.groups()],
+            "comparisons": {
+                "fixed": str(self.declared.fixed) if self.declared else None,
+                "wilcoxon_holm": [asdict(each) for each in self.paired],
+                "traits": [each._asdict() for each in self.trait_tests],
+            },
             "jackknife_tau": self.jackknife.tau if self.jackknife else {},
             "metrics_tau": self.by_other_metrics,
             "seeds_tau": self.by_single_seeds,
@@ -311,10 +389,9 @@ def ranking_of(results: Iterable[Result], metric: str) -> MethodRanking:
     return MethodRanking(tuple(table), methods, values)
 
 
-def _first_of(names: list[str], shown: int = 5) -> str:
-    """The first names, and the number of further ones."""
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return f"{', '.join(names[:shown])}{more}"
+def _percent(found: Interval) -> str:
+    """The mean and the interval of a share that has one."""
+    return f"{percent(found.mean)} ({interval(100 * (found.low or 0), 100 * (found.high or 0), '.0f')} %)"
 
 
 def _by_seed(entry: Result, number: int) -> Result:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -31,14 +30,6 @@ class Member(Strict):
 class Collection(Strict):
     datasets: dict[Name, Member] = Field(min_length=1)
 
-    def weights(self, names: Iterable[str]) -> dict[str, float]:
-        """Return the weight of each name: 1 / the number of those of its source among `names`. A dataset outside the collection
-        has a source of its own.
-        """
-        sources = {name: member.source if (member := self.datasets.get(name)) else f"own: {name}" for name in names}
-        counted = Counter(sources.values())
-        return {name: 1 / counted[source] for name, source in sources.items()}
-
 
 def collection(environment: Environment) -> Collection:
     """Read the user's own collection, or that of this program.
@@ -55,9 +46,9 @@ def collection(environment: Environment) -> Collection:
     return found
 
 
-def weights(names: Iterable[str], environment: Environment | None = None) -> dict[str, float]:
-    """Return how much each dataset counts in means and resamples over datasets: see `Collection.weights`."""
-    return collection(environment or Environment.from_env()).weights(names)
+def sources(environment: Environment) -> dict[str, str]:
+    """Return the source of each dataset of the collection: those of one source count once together in means over datasets."""
+    return {name: member.source for name, member in collection(environment).datasets.items()}
 
 
 def chosen_datasets(words: Sequence[str], environment: Environment) -> list[str]:

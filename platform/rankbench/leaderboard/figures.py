@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rankbench.judge.over_datasets import Spread
 from rankbench.judge.ranking import MethodRanking, performance_space
 from rankbench.reports.figure import Figure, Label, Marks, Panel, short, spans, styles
 
@@ -33,49 +34,20 @@ def shares_of_best(board: MethodRanking, metric: str, name: str) -> Figure | Non
     return Figure(name, f"{metric} in percent of the best value of each dataset; –: no result.", [panel])
 
 
-def critical_differences(board: MethodRanking, name: str) -> Figure | None:
-    """Show the mean ranks of the best methods on a line; a bar joins those that Nemenyi's test does not tell apart.
-
-    Returns None for fewer than two methods or three datasets.
-    """
-    difference = board.critical_difference()
-    order = board.order[:SHOWN]
-    if difference is None or len(board.datasets) < 3:
-        return None
-    ranks, n = [float(board.mean_ranks[i]) for i in order], len(order)
-    left = (n + 1) // 2
-    # Cut off at the last method that is shown, later bars are parts of the first one that reaches it.
-    groups = reversed(board.groups())
-    bars = sorted({min(last, n - 1): (first, min(last, n - 1)) for first, last in groups if first < n - 1}.values())
-    low, high = min(ranks[0], 1.0), ranks[-1]
-    margin, top = 0.45 * max(high - low, 0.5), 0.5 * len(bars) + 0.8
-    marks = [
-        Marks([ranks[first], ranks[last]], [0.5 * number + 0.5] * 2, size=0, width=3)
-        for number, (first, last) in enumerate(bars)
-    ]
-    labels = [Label(low + difference, -1.1, f"\u00a0critical difference {difference:.2f}", "right")]
-    for place, (i, rank) in enumerate(zip(order, ranks, strict=True)):
-        on_left = place < left
-        x, y = (low - 0.1 * margin, top + place) if on_left else (high + 0.1 * margin, top + n - 1 - place)
-        marks.append(Marks([rank, rank, x], [0, y, y], size=0, width=0.7))
-        text = f"\u00a0{short(board.methods[i], 24)}\u00a0\u00a0{rank:.2f}\u00a0"
-        labels.append(Label(x, y, text, "left" if on_left else "right"))
-    marks.append(Marks([low, low + difference], [-1.1, -1.1], size=0, width=1.5))
-
-    def as_a_scale(axis: Axes) -> None:
-        axis.set_ylim(top + left, -1.6)
-        axis.xaxis.tick_top()
-        axis.spines["top"].set_visible(True)
-        axis.spines["top"].set_position(("data", 0))
-        for side in ("left", "bottom", "right"):
-            axis.spines[side].set_visible(False)
-        axis.yaxis.set_visible(False)
-        axis.set_xticks([tick for tick in axis.get_xticks() if low <= tick <= high])
-
-    size, limits = (9.5, 1.2 + 0.24 * left + 0.13 * len(bars)), (low - margin, max(high, low + difference) + margin)
-    panel = Panel("", marks=marks, labels=labels, size=size, x_limits=limits, grid="", finish=as_a_scale)
-    caption = "Mean ranks of the best methods. A bar joins methods that Nemenyi's test does not tell apart at 5 %."
-    return Figure(name, caption, [panel])
+def mean_ranks(spread: Mapping[str, Spread], name: str) -> Figure | None:
+    """Show the mean ranks of the best methods with their intervals over datasets. Returns None where there are no intervals."""
+    shown = sorted(spread, key=lambda each: (spread[each].mean_rank.mean, each))[:SHOWN]
+    marks = []
+    for place, method in enumerate(shown):
+        rank = spread[method].mean_rank
+        if rank.low is None or rank.high is None:
+            return None
+        tip = f"{method}\n{rank.mean:.2f} ({rank.low:.2f} – {rank.high:.2f})"
+        marks += [Marks([rank.low, rank.high], [place] * 2, size=0, width=2), Marks([rank.mean], [place], tips=[tip])]
+    names, size = [short(each, 24) for each in shown], (7.5, 0.8 + 0.24 * len(shown))
+    panel = Panel("", "mean rank", marks=marks, size=size, rows=names, grid="x", dense=True)
+    caption = "Mean ranks of the best methods, with 95 % intervals by the bootstrap over datasets."
+    return Figure(name, caption, [panel]) if marks else None
 
 
 def quality_by_budget(boards: Sequence[tuple[float, MethodRanking]], metric: str, name: str) -> Figure | None:

@@ -19,9 +19,11 @@ import numpy as np
 from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
 from rankbench.judge.compare import compare
+from rankbench.judge.over_datasets import rank_agreement
+from rankbench.judge.printing import interval
 from rankbench.judge.ranking import MethodRanking
 from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.figures import critical_differences, quality_by_budget, shares_of_best, space_of_datasets
+from rankbench.leaderboard.figures import mean_ranks, quality_by_budget, shares_of_best, space_of_datasets
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Leaderboard, Result, Ties
 from rankbench.leaderboard.traits import correlations
@@ -106,7 +108,7 @@ def command(result: Result) -> str:
 def board_page(board: Board, boards: Sequence[Board], families: Families) -> Page:
     """The page of one of the `boards`."""
     ranking, figures = board.ranking, f"leaderboard-{_file_name(board.allowed)}"
-    drawn = shares_of_best(ranking, board.metric, f"{figures}-values"), critical_differences(ranking, f"{figures}-ranks")
+    drawn = shares_of_best(ranking, board.metric, f"{figures}-values"), mean_ranks(board.spread, f"{figures}-ranks")
     sections = [Section("Standings", (*filter(None, drawn), _standings_grid(board, families)))]
     if len(boards) > 1:
         sections.insert(0, Section("Budgets", (_budgets_grid(board, boards),)))
@@ -137,8 +139,10 @@ def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
     for each in sorted(boards, key=_mean_seconds):
         best = [standing.method for standing in each.standings[:3]]
         name = each.allowed if each is board else Link(each.allowed, _stem_of(each, boards))
-        body.append([name, str(len(each.entries)), f"{_mean_seconds(each):.0f}", ", ".join(best)])
-    return Grid(["budget", "entries", "mean seconds", "best mean ranks"], body)
+        tau = None if each is board else rank_agreement(each.ranking, board.ranking)
+        agrees = f"{tau.mean:.2f} ({interval(tau.low, tau.high, '.2f')})" if tau and tau.low is not None else ""
+        body.append([name, str(len(each.entries)), f"{_mean_seconds(each):.0f}", ", ".join(best), agrees])
+    return Grid(["budget", "entries", "mean seconds", "best mean ranks", f"τ of the order with that of {board.allowed}"], body)
 
 
 def _standings_grid(board: Board, families: Families) -> Grid:

@@ -12,8 +12,10 @@ from rankbench.core.files import require_writable
 from rankbench.core.patterns import selected
 from rankbench.evaluation.metrics import metric_set, require_better_if_larger
 from rankbench.experiment.methods import families
+from rankbench.judge.declared import read_declared
 from rankbench.leaderboard.agenda import store_folder
-from rankbench.leaderboard.board import Board, comparable
+from rankbench.leaderboard.board import DECLARED, Board, comparable
+from rankbench.leaderboard.collection import sources
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import BoardOptions, Selection, ShowOptions
@@ -85,11 +87,13 @@ def boards(
         metric = metric_set((metric,)).names[0]
         require_better_if_larger(metric, "--metric")
         require(any(metric in each.metrics for each in entries), f"--metric: {metric} was not measured")
+    declared = read_declared(folder / DECLARED) if (folder / DECLARED).exists() else None
+    of = sources(Environment.from_env())
     found = []
     for allowed in budgets:
         if of_budget := within(entries, allowed):
             shown, notes = comparable(of_budget, metric)
             data = {(each.dataset, each.fingerprint) for each in shown}
             beside = tuple(each for each in foreign if (each.dataset, each.fingerprint) in data)
-            found.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes, beside))
+            found.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes, beside, declared, of))
     return found

@@ -1,0 +1,157 @@
+"""What further datasets would say of an order of methods: intervals by the bootstrap over sources, comparisons that were fixed
+beforehand, the agreement of two orders, and the traits of data that go with a difference.
+
+The sources of the datasets are drawn with replacement (`MethodRanking.by_source`), so an interval is that of the mean over
+further sources of the same kind. It says nothing of the noise within a dataset.
+
+A rating such as Elo's or Bradley and Terry's is left out. Where every method meets every other one equally often, the number of
+wins of a method, a tie being half a win, decides its rating; and on each dataset that is the number of methods minus the rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
+from rankbench.judge.compare import holm
+from rankbench.judge.ranking import MethodRanking, kendall
+
+RESAMPLES = 2000
+LEAST = 6  # sources below which no difference of two methods can be significant, and a correlation says nothing
+
+
+class Spread(NamedTuple):
+    """Means over the sources with 95 % intervals. `mean_rank`; `share`: of the best value of a dataset, 0 without a result;
+    `first`: share of the datasets on which the method is best, of which equals get equal parts. `leads`: how often the method
+    has the best mean rank among the resamples; None for a single source, of which nothing can be drawn.
+    """
+
+    mean_rank: Interval
+    share: Interval
+    first: Interval
+    leads: float | None
+
+
+def spread(board: MethodRanking, seed: int = 0) -> dict[str, Spread]:
+    """The spread of each method; intervals have no bounds for a single source."""
+    k = len(board.methods)
+    if not k:
+        return {}
+    best = board.ranks == board.ranks.min(axis=1, keepdims=True)
+    table = board.by_source(np.hstack([board.ranks, board.shares, best / best.sum(axis=1, keepdims=True)]))
+    means, draws = table.mean(axis=0), bootstrap_means(table, seed, RESAMPLES) if len(table) > 1 else None
+    low, high = percentile_bounds(draws) if draws is not None else (np.full(3 * k, np.nan),) * 2
+    leads = None
+    if draws is not None:
+        # Means of equal ranks differ by rounding.
+        ranks = np.round(draws[:, :k], 9)
+        ahead = ranks == ranks.min(axis=1, keepdims=True)
+        leads = (ahead / ahead.sum(axis=1, keepdims=True)).mean(axis=0)
+    cells = [
+        Interval(float(m), *(None if draws is None else float(bound) for bound in bounds))
+        for m, *bounds in zip(means, low, high, strict=True)
+    ]
+    return {
+        name: Spread(cells[i], cells[k + i], cells[2 * k + i], None if leads is None else float(leads[i]))
+        for i, name in enumerate(board.methods)
+    }
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Wilcoxon's signed-rank test of `method` against `against`: the mean `difference`, in shares of the best value of a
+    dataset, the number of sources on which it is above and below zero, and p before and after Holm's correction.
+    """
+
+    method: str
+    against: str
+    difference: float
+    better: int
+    worse: int
+    p: float
+    p_holm: float
+
+
+def paired(board: MethodRanking, pairs: Sequence[tuple[str, str]]) -> list[Paired]:
+    """Test each pair of methods of the board. The correction is for all `pairs`, also those that it does not have. Differences
+    of zero are ranked and then left out (Pratt, 1959).
+    """
+    from scipy.stats import wilcoxon
+
+    at, shares, found = {name: i for i, name in enumerate(board.methods)}, board.by_source(board.shares), []
+    known = [pair for pair in pairs if pair[0] in at and pair[1] in at]
+    for a, b in known:
+        z = np.round(shares[:, at[a]] - shares[:, at[b]], 12)
+        p = float(wilcoxon(z, zero_method="pratt").pvalue) if z.any() else 1.0
+        found.append((float(z.mean()), int((z > 0).sum()), int((z < 0).sum()), p))
+    corrected = holm([each[-1] for each in found], len(pairs)) if found else []
+    return [Paired(*pair, *test, p) for pair, test, p in zip(known, found, corrected, strict=True)]
+
+
+def rank_agreement(a: MethodRanking, b: MethodRanking, seed: int = 0) -> Interval | None:
+    """Kendall's τ-b of the mean ranks on two boards, such as those of two budgets, over the methods and datasets of both, and
+    its interval over sources, which are drawn for both boards at once. None for fewer than two methods or no dataset.
+    """
+    methods, datasets = ([each for each in x if each in y] for x, y in ((a.methods, b.methods), (a.datasets, b.datasets)))
+    if len(methods) < 2 or not datasets:
+        return None
+    parts = [board.part(datasets, methods) for board in (a, b)]
+    tau = kendall(*(part.mean_ranks for part in parts))
+    table = parts[0].by_source(np.hstack([part.ranks for part in parts]))
+    if len(table) < 2:
+        return Interval(tau, None, None)
+    draws = np.round(bootstrap_means(table, seed, RESAMPLES), 9)
+    pairs = np.triu_indices(len(methods), 1)
+    signs = [np.sign(half[:, pairs[0]] - half[:, pairs[1]]) for half in np.hsplit(draws, 2)]
+    scale = np.sqrt(np.prod([np.abs(each).sum(axis=1) for each in signs], axis=0))
+    taus = np.divide((signs[0] * signs[1]).sum(axis=1), scale, out=np.zeros(len(draws)), where=scale > 0)
+    low, high = percentile_bounds(taus[:, None])
+    return Interval(tau, float(low[0]), float(high[0]))
+
+
+class TraitTest(NamedTuple):
+    """Spearman's correlation `rho`, over sources, of a trait with the difference of two groups of methods: above zero, the
+    first group is better where the trait is larger.
+    """
+
+    group: str
+    against: str
+    trait: str
+    rho: float
+    p: float
+    p_holm: float
+
+
+def trait_tests(
+    board: MethodRanking,
+    traits: Mapping[str, Mapping[str, float]],
+    groups: Mapping[str, Sequence[str]],
+    pairs: Sequence[tuple[str, str]],
+) -> list[TraitTest]:
+    """Correlate each trait with the difference of each pair of groups: of the mean share of the best value that their methods
+    reach. Methods that the board does not have are left out of their group. Holm's correction is for all pairs and traits.
+    Empty for fewer than `LEAST` sources; a difference or a trait that is the same everywhere is not correlated.
+    """
+    from scipy.stats import spearmanr
+
+    part = board.part([name for name in board.datasets if traits.get(name)], board.methods)
+    shares = part.by_source(part.shares)
+    if len(shares) < LEAST:
+        return []
+    names = [*traits[part.datasets[0]]]
+    table = part.by_source(np.array([[traits[dataset][name] for name in names] for dataset in part.datasets]))
+    members = {name: [board.methods.index(each) for each in group if each in board.methods] for name, group in groups.items()}
+    found = []
+    for a, b in pairs:
+        if members[a] and members[b]:
+            difference = np.round(shares[:, members[a]].mean(axis=1) - shares[:, members[b]].mean(axis=1), 12)
+            for name, column in zip(names, table.T, strict=True):
+                if np.ptp(difference) and np.ptp(column):
+                    test = spearmanr(difference, column)
+                    found.append((a, b, name, float(test.statistic), float(test.pvalue)))
+    corrected = holm([each[-1] for each in found], len(pairs) * len(names)) if found else []
+    return [TraitTest(*each, p) for each, p in zip(found, corrected, strict=True)]
