@@ -42,7 +42,14 @@ def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path,
         ({"error": LATE}, "over budget"),
         ({"error": "warm-up had not ended after 300 s"}, "failed"),
         ({"error": "no", "searched": Searched(refused=True)}, "not applicable"),
-        ({"status": "finished", "searched": Searched(0.5, 3, "settled"), "seconds": {"all": 1.0}}, "finished"),
+        (
+            {
+                "status": "finished",
+                "searched": Searched(0.5, 3, "settled", {"ndcg@20": 0.4, "gini@20": 0.9}),
+                "seconds": {"all": 1.0},
+            },
+            "finished",
+        ),
     ],
 )
 def test_what_is_stored_of_an_entry_that_ended(tmp_path, record, status):
@@ -50,7 +57,7 @@ def test_what_is_stored_of_an_entry_that_ended(tmp_path, record, status):
     job = each.unit(RULES).job
     result = each.result(replace(failure(job, job.configs[0], ""), threads=1, **record), RULES)
     assert result.status == status and result.key[:-1] == each.without_result(RULES).key[:-1]
-    assert result.reason == record.get("error", "")
+    assert result.reason == record.get("error", "") and result.default == ({"ndcg@20": 0.4} if result.finished else {})
 
 
 def contest(home, names, monkeypatch, running=lambda name: None):

@@ -37,6 +37,7 @@ from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import RunRecord, read_per_user
 
 CLAIMS = ".claims"  # folder in that of the store: two commands that share the store need not share anything else
+SHOWN = ("ndcg@", "recall@", "mrr@", "precision@")  # metrics of the defaults that a line has, because a store is committed
 RUNS = "entries"  # folder of the results, of records until they are stored
 
 
@@ -107,6 +108,9 @@ class Entry:
             return self.without_result(rules, "not applicable", reason)
         about = asdict(searched) | measured_in(record) | {"method": record.method, "params": record.params}
         about |= {"joules": record.joules, "curve": thinned([(row["seconds"], row["valid"]) for row in record.curve])}
+        about["default"] = {
+            name: each for name, each in searched.default.items() if name == rules.metric or name.startswith(SHOWN)
+        }
         del about["refused"]
         if "without_history" not in record.users:
             about["users"] = {}  # so that lines are those of the time before the field
