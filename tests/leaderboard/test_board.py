@@ -89,3 +89,24 @@ def test_a_dataset_on_which_few_methods_were_run_stands_apart():
     assert Board(tuple(results[10:]), "10s", "ndcg@20").ranking.methods == ("ease", "ials")
     more = ranking_of([*results, entry("held-out", "bpr", 0.2)], "ndcg@20")
     assert more.datasets == ("a", "b", "held-out") and more.methods == ("bpr", "ease", "ials")
+
+
+def test_what_was_fixed_beforehand_is_said_if_it_is_significant(tmp_path):
+    """Ten datasets, of which two are of one source, on which sl gains on ease with the number of users."""
+    names = ["movielens-100k", "movielens-1m", *"abcdefgh"]
+    store = Leaderboard(tmp_path)
+    for number, name in enumerate(names):
+        for method, value in {"sl": 0.2 + number / 100, "bpr": 0.1, "ease": 0.2}.items():
+            store.add(replace(entry(name, method, value), traits={"users": 2.0**number, "items": float(number % 3)}))
+    text = "fixed: 2026-11-28\npairs: [[bpr, sl], [sl, ease], [sl, other]]\ngroups: {x: [ease], y: [sl]}\ntraits: [[x, y]]\n"
+    (tmp_path / "comparisons.yaml").write_text(text, encoding="utf-8")
+    (shown,) = boards(Selection(), [*store.all(Result)], tmp_path)
+    said = " ".join(shown.conclusions())
+    assert "3 methods on 10 datasets from 9 sources" in said
+    better = "sl is better than bpr (p = 0.012) and sl is better than ease (p = 0.012)"
+    assert f"the 3 comparisons fixed on 2026-11-28: {better}. " in said
+    assert "The larger the trait 'users' of a dataset, the better y in comparison with x" in said and "'items'" not in said
+    rank = shown.spread["sl"].mean_rank
+    assert f"sl has the best mean rank, {rank.mean:.1f} ({rank.low:.1f} – {rank.high:.1f})." in said
+    (tmp_path / "comparisons.yaml").unlink()
+    assert "correction for all pairs" in " ".join(boards(Selection(), [*store.all(Result)], tmp_path)[0].conclusions())

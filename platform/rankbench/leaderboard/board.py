@@ -230,8 +230,10 @@ class Board:
             f"{each.against if each.difference > 0 else each.method} (p {p_text(each.p_holm, '= ')})"
             for each in differ
         ]
-        found = f"{in_words(shown, 'pairs')}; {n - len(differ)} of {n} do not differ" if shown else f"none of {n} differs"
-        yield f"Wilcoxon's signed-rank test over datasets, with Holm's correction for {fixed}: {found} significantly."
+        found = [in_words(shown, "pairs")] if shown else []
+        if rest := n - len(differ):
+            found.append(f"{rest} of {n} do not differ significantly" if shown else f"none of {n} differs significantly")
+        yield f"Wilcoxon's signed-rank test over datasets, with Holm's correction for {fixed}: {'; '.join(found)}."
 
     def _of_traits(self) -> Iterator[str]:
         for each in self.trait_tests:
