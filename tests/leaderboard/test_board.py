@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from rankbench.leaderboard.board import Board, ranking_of
+from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.options import Selection
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import write_site
 from rankbench.leaderboard.stored import boards
 
 from .entries import entry
+
+ANY = Collection.model_validate({"datasets": {"a": {"domain": "x", "split": "random", "source": "a"}}})
 
 
 def test_methods_that_were_not_run_everywhere_are_left_out():
@@ -42,7 +45,13 @@ def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
         store.add(each)
     (shown,) = boards(Selection(), [*store.all(Result)], store.folder)
     assert shown.metric == "ndcg@20" and shown.left_out == {"bpr": 1}
-    assert write_site(tmp_path / "site", [shown], store, {})
+    assert write_site(
+        tmp_path / "site",
+        [shown],
+        store,
+        {},
+        Collection.model_validate({"datasets": {"a": {"domain": "x", "split": "random", "source": "a"}}}),
+    )
 
 
 def test_only_entries_on_the_newest_data_are_shown(tmp_path):

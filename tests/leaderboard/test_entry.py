@@ -1,7 +1,7 @@
 """An entry until its milestones, on real fits of a small dataset, most with a clock that counts iterations."""
 
+import time
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ from rankbench.experiment.run import run
 from rankbench.leaderboard import entry
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import LATE, Attempt, EntryJob, Reached, Rules
-from rankbench.sweeps.search.candidate import Best, Candidate
+from rankbench.sweeps.search.candidate import Best
 from rankbench.sweeps.search.race import Race
 
 RULES = Rules("ndcg@10", metric_set(("ndcg", "recall"), (10,)))
@@ -47,7 +47,7 @@ def clock(monkeypatch):
                 now[0] += lengths.get(next(number), STEP)
             return now[0]
 
-        monkeypatch.setattr(entry, "Candidate", partial(Candidate, clock=read))
+        monkeypatch.setattr(entry, "processor_seconds", lambda n_threads: read())
 
     ticks()
     return ticks
@@ -177,3 +177,16 @@ def test_an_entry_is_run_with_the_clock_of_the_machine(environment):
             )
             record = outcome.record
     assert record.searched.ended == "exhausted" and record.seconds["all"] <= milestone
+
+
+def test_the_clock_stands_still_while_the_process_waits_and_runs_with_each_thread():
+    def burn(seconds):
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+
+    begun = [entry.processor_seconds(n) for n in (1, 2)]
+    time.sleep(0.5)
+    burn(0.3)
+    one, two = (entry.processor_seconds(n) - before for n, before in zip((1, 2), begun, strict=True))
+    assert 0.3 <= one < 0.45 and two == pytest.approx(one / 2, abs=0.01)

@@ -14,12 +14,14 @@ import pytest
 from rankbench.core.config import scalar
 from rankbench.experiment.job import configure
 from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.site import command, ties, write_site, write_summary
 
 from .entries import entry
 
 RNG = np.random.default_rng(5)
+COLLECTION = Collection.model_validate({"datasets": {"ml": {"domain": "films", "split": "random", "source": "films"}}})
 QUALITY = {"sl": 0.5, "bpr": 0.3, "copy": 0.3, "random": 0.1}
 
 
@@ -53,7 +55,7 @@ def boards_of(results):
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("leaderboard")
     results = filled(folder / "store")
-    paths = write_site(folder / "site", boards_of(results), results, {"sl": ["gradient", "softmax"]})
+    paths = write_site(folder / "site", boards_of(results), results, {"sl": ["gradient", "softmax"]}, COLLECTION)
     return {path.name: path for path in paths}
 
 
@@ -75,8 +77,9 @@ def test_every_link_leads_to_a_page(site):
 
 def test_the_index_says_what_the_board_says(site):
     text = site["index.html"].read_text()
-    assert "4 methods on 5 datasets, 30s/M each" in text and text.count("<figure>") == 4
-    assert re.search(r"<td[^>]*>gradient, softmax</td>", text) and "Where methods do well" in text
+    assert "4 methods on 5 datasets, 30s/M each" in text and text.count("<figure>") == 2
+    assert "Where methods do well" in text and 'id="explorer"' in text and '"families":["gradient","softmax"]' in text
+    assert 'id="explorer"' not in (other := site["budget-10s.html"].read_text()) and other.count("<figure>") == 4
     # Nothing is loaded from elsewhere, and no text becomes markup.
     assert "<script>alert" not in text and not re.search(r'(src|href)="(https?:)?//', text)
 

@@ -65,9 +65,9 @@ class Browser:
     def media(self, kind="", scheme="light"):
         self.send("Emulation.setEmulatedMedia", media=kind, features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def open(self, path):
-        """Open a file and wait until it is loaded."""
-        self.send("Page.navigate", url=path.resolve().as_uri())
+    def open(self, path, part=""):
+        """Open a file, perhaps at a part such as #name, and wait until it is loaded."""
+        self.send("Page.navigate", url=path.resolve().as_uri() + part)
         end = time.monotonic() + 60
         while self.js("document.readyState") != "complete" or "file" not in self.js("location.protocol"):
             assert time.monotonic() < end, "the page did not load"

@@ -58,7 +58,7 @@ WARM_USERS, WARM_ITEMS = 60, 80  # of the made-up data
 WARM_SETTINGS = 4  # settings that are fitted on them, because a parameter such as weight_decay selects other loops
 OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the clock does not count
 WARM_UP = 300.0  # seconds for a fit on made-up data, which compiles loops; a machine that is not busy needs some ten
-GRACE = 0.1  # share of a milestone by which the first value may be late before the process of the entry is ended
+BUSY = 3.0  # times the milestone, in seconds of a watch, after which an entry without a value is ended
 LATE = "no model was complete within the budget"
 HUNG = "an iteration of the search did not end"
 LIVE_BYTES = 2 << 30  # of all fits that are kept; a fit needs about COPIES times the bytes of its model
@@ -114,6 +114,11 @@ class EntryJob(Job):
         """The name of the race, which goes on from milestone to milestone."""
         digest = hashlib.sha256(json.dumps(self.key, default=str).encode()).hexdigest()[:10]
         return f"{self.card.name}-{self.entrant.name}-{digest}"
+
+
+def processor_seconds(n_threads: int) -> float:
+    """The clock of a race: processor time of this process per thread, which stands still while the machine does other work."""
+    return time.process_time() / n_threads
 
 
 class NotApplicableError(ConfigError):
@@ -293,8 +298,8 @@ class Attempt:
         """How long the process may go on. Once there is a value, iterations only begin if they are likely to end in time."""
         left = self.job.milestone - self.race.clock
         if self.race.leader:
-            return Limit(left + max(WARM_UP, self.job.milestone), HUNG)
-        return Limit(left + GRACE * self.job.milestone, LATE)
+            return Limit(BUSY * left + max(WARM_UP, self.job.milestone), HUNG)
+        return Limit(BUSY * left, LATE)
 
     def _forget(self) -> None:
         """Forget the models that are not measured: a fit that goes on finds a better one."""
@@ -331,7 +336,8 @@ class Attempt:
         measure_valid = ValidationSet(self.valid, self.rules.seed, limit=valid_users(config))
         begin: Callable[[Measure, Path | None], Fit] = partial(self._fit, config)
         folder = self.saved.checkpoints(number) if saved and saved["n_done"] else None
-        return Candidate(config, begin, measure_valid, self.rules.metric, saved=saved, folder=folder)
+        clock = partial(processor_seconds, self.rules.n_threads)
+        return Candidate(config, begin, measure_valid, self.rules.metric, clock, saved, folder)
 
     def _fit(self, config: MethodConfig, measure_valid: Measure, folder: Path | None) -> Fit:
         validation, execution = None, self.execution

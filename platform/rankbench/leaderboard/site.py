@@ -23,6 +23,8 @@ from rankbench.judge.over_datasets import rank_agreement
 from rankbench.judge.printing import interval
 from rankbench.judge.ranking import MethodRanking
 from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.collection import Collection
+from rankbench.leaderboard.explorer import explorer
 from rankbench.leaderboard.figures import mean_ranks, quality_by_budget, shares_of_best, space_of_datasets
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Leaderboard, Result, Ties
@@ -42,7 +44,6 @@ TIES = (
     "= best: not told from it."
 )
 FOREIGN = "Lists of other programs, which are not ranked and not tested, because nobody knows what time and search they took."
-TOO_LONG = ("All entries",)  # sections that a page in a repository does not have
 
 Families = Mapping[str, Sequence[str]]  # method → families
 Told = Callable[[str, int, int], None]  # what is being done, how much of it is done, and of how much
@@ -53,16 +54,18 @@ def write_site(
     boards: Sequence[Board],
     results: Leaderboard,
     families: Families,
+    collection: Collection,
     on_page: Told = lambda what, done, total: None,
 ) -> list[Path]:
-    """Write the pages of `boards`, one per budget, the first of which is the index. `families`: those of each method.
+    """Write the pages of `boards`, one per budget, the first of which is the index. `families`: those of each method;
+    `collection`: what is known of the datasets.
 
     `on_page` is told of each dataset that is compared. Returns the paths of the files. Raises StorageError if they cannot be
     written.
     """
     site, first = Site(folder), boards[0]
     for board in boards:
-        site.write(_stem_of(board, boards), board_page(board, boards, families))
+        site.write(_stem_of(board, boards), board_page(board, boards, families, collection))
     datasets = sorted({each.dataset for each in first.entries})
     for number, dataset in enumerate(datasets, start=1):
         site.add("dataset", dataset, dataset, first, results)
@@ -79,9 +82,7 @@ def write_summary(path: Path, boards: Sequence[Board], families: Families) -> li
     """
     page = board_page(boards[0], boards, families)
     sections = tuple(
-        replace(each, blocks=tuple(block for block in map(_alone, each.blocks) if block is not None))
-        for each in page.sections
-        if each.title not in TOO_LONG
+        replace(each, blocks=tuple(block for block in map(_alone, each.blocks) if block is not None)) for each in page.sections
     )
     facts = "; ".join(f"{name}: {value}" for name, value in page.facts)
     site = Site(path.parent, ("md",))
@@ -105,13 +106,18 @@ def command(result: Result) -> str:
 
 
 @page_kind("leaderboard", "budget-{}")
-def board_page(board: Board, boards: Sequence[Board], families: Families) -> Page:
-    """The page of one of the `boards`."""
+def board_page(board: Board, boards: Sequence[Board], families: Families, collection: Collection | None = None) -> Page:
+    """The page of one of the `boards`. With the collection of datasets, that of the first one is for all budgets: its standings
+    follow what the reader selects.
+    """
     ranking, figures = board.ranking, f"leaderboard-{_file_name(board.allowed)}"
     drawn = shares_of_best(ranking, board.metric, f"{figures}-values"), mean_ranks(board.spread, f"{figures}-ranks")
-    sections = [Section("Standings", (*filter(None, drawn), _standings_grid(board, families)))]
+    standings: tuple[Block, ...] = (*filter(None, drawn), _standings_grid(board, families))
+    if collection and board is boards[0]:
+        standings = (explorer({each.allowed: each.entries for each in boards}, board.allowed, families, collection),)
+    sections = [Section("Standings", standings)]
     if len(boards) > 1:
-        sections.insert(0, Section("Budgets", (_budgets_grid(board, boards),)))
+        sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
     timed = [(_mean_seconds(each), each.ranking) for each in sorted(boards, key=_mean_seconds)]
     if quality := quality_by_budget(timed, board.metric, f"{figures}-quality"):
         sections.append(Section("Quality and time", (quality,)))
@@ -119,7 +125,6 @@ def board_page(board: Board, boards: Sequence[Board], families: Families) -> Pag
     going = correlations(ranking, board.traits)
     data = [Text(apart) if apart else None, space, _traits_grid(ranking, going) if going else None]
     sections.append(Section("Datasets", (_datasets_grid(board), *filter(None, data))))
-    sections.append(Section("All entries", (_entries_grid(board, families),)))
     shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
     spent = sum(each.seconds.get("all", each.budget) for each in board.entries) / 3600
     facts = (
@@ -184,21 +189,6 @@ def _traits_grid(ranking: MethodRanking, going: Mapping[str, np.ndarray]) -> Gri
         "Where methods do well: Spearman's correlation of a trait of the dataset with the place, + if better where it is larger"
     )
     return Grid(["method", *going], body, caption)
-
-
-def _entries_grid(board: Board, families: Families) -> Grid:
-    columns = [name for name in ("recall@20", "ndcg@20", "mrr@20", "coverage@20", "popularity@20") if name != board.metric]
-    body = [
-        [
-            link("method", each.entrant), link("dataset", each.dataset),
-            _value(each, board.metric), *[_value(each, name, False) for name in columns],
-            *_of_default(each, board.metric), f"{each.seconds.get('all', each.budget):.1f}", each.status, each.ended,
-            ", ".join(families.get(each.entrant, ())),
-        ]
-        for each in sorted(board.entries, key=lambda each: (each.entrant, each.dataset))
-    ]  # fmt: skip
-    header = ["method", "dataset", board.metric, *columns, "default", "gain", "seconds", "status", "ended", "families"]
-    return Grid(header, body, sticky=2)
 
 
 @page_kind("dataset", "dataset-{}")

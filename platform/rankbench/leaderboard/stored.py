@@ -15,7 +15,7 @@ from rankbench.experiment.methods import families
 from rankbench.judge.declared import read_declared
 from rankbench.leaderboard.agenda import store_folder
 from rankbench.leaderboard.board import DECLARED, Board, comparable
-from rankbench.leaderboard.collection import sources
+from rankbench.leaderboard.collection import collection, sources
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import BoardOptions, Selection, ShowOptions
@@ -56,7 +56,7 @@ def site(
     found = boards(options, [*results.all(Result)], results.folder, threads=options.threads, foreign=[*results.all(Foreign)])
     names = sorted({each.entrant for board in found for each in board.entries})
     of = {name: [family for family, members in families().items() if name in members] for name in names}
-    return write_summary(to, found, of) if one_page else write_site(to, found, results, of, on_page)
+    return write_summary(to, found, of) if one_page else write_site(to, found, results, of, collection(environment), on_page)
 
 
 def boards(

@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from rankbench.core.markdown import without_tags
 from rankbench.reports.figure import Figure
-from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Link, Page, Second
+from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Interactive, Items, Legend, Link, Page, Second
 
 
 def markdown(page: Page) -> str:
@@ -37,8 +37,8 @@ def _block(block: Block) -> str:
             return "\n".join(f"- {without_tags(line)}" for line in block.lines)
         case Figure():
             return f"![{without_tags(block.caption)}]({block.name}.png)"
-        case Legend():
-            return ""  # a picture has its own
+        case Legend() | Interactive():
+            return ""  # a picture has its own legend, and text has no script
         case Code():
             fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", block.text))])  # longer than any in the text
             return f"{fence}{block.language}\n{block.text}\n{fence}"

@@ -1,27 +1,30 @@
 "use strict";
 // A click on a column's name sorts by it: numbers by size, text by letters, empty cells last; a second click reverses the order.
-for (const head of document.querySelectorAll("thead th")) {
-  const sort = () => {
-    const body = head.closest("table").tBodies[0], down = head.getAttribute("aria-sort") === "descending";
-    const key = (row) => {
-      const text = row.cells[head.cellIndex].textContent.trim(), number = parseFloat(text.replace(/,/g, "").replace(/^< /, ""));
-      return [text, head.classList.contains("number") ? number : NaN];
-    };
-    const order = (one, other) => {
-      const [a, x] = key(one), [b, y] = key(other), sign = down ? 1 : -1;
-      if (head.classList.contains("number")) return isNaN(x) - isNaN(y) || (isNaN(x) ? 0 : sign * (x - y));
-      return (a === "") - (b === "") || -sign * a.localeCompare(b);
-    };
-    for (const other of head.parentNode.cells) if (other !== head) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", down ? "ascending" : "descending");
-    body.append(...[...body.rows].sort(order));
+const sort = (head) => {
+  const body = head.closest("table").tBodies[0], down = head.getAttribute("aria-sort") === "descending";
+  const key = (row) => {
+    const text = row.cells[head.cellIndex].textContent.trim(), number = parseFloat(text.replace(/,/g, "").replace(/^< /, ""));
+    return [text, head.classList.contains("number") ? number : NaN];
   };
-  head.addEventListener("click", sort);
-  head.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); sort(); } });
-}
+  const order = (one, other) => {
+    const [a, x] = key(one), [b, y] = key(other), sign = down ? 1 : -1;
+    if (head.classList.contains("number")) return isNaN(x) - isNaN(y) || (isNaN(x) ? 0 : sign * (x - y));
+    return (a === "") - (b === "") || -sign * a.localeCompare(b);
+  };
+  for (const other of head.parentNode.cells) if (other !== head) other.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", down ? "ascending" : "descending");
+  body.append(...[...body.rows].sort(order));
+};
+// The page as a whole listens, for tables that come later, too.
+for (const kind of ["click", "keydown"]) document.addEventListener(kind, (event) => {
+  const head = event.target.closest?.("thead th");
+  if (!head || (kind === "keydown" && event.key !== "Enter" && event.key !== " ")) return;
+  event.preventDefault();
+  sort(head);
+});
 
 // A long table has a field above it: rows stay that have all of its words, whatever their column; a word with ! leaves rows out.
-for (const table of document.querySelectorAll("table")) {
+for (const table of document.querySelectorAll("section > .scroll > table")) {
   const rows = [...table.tBodies[0].rows];
   if (rows.length < 20) continue;
   const field = document.createElement("input");

@@ -97,7 +97,20 @@ class Code:
     language: str = "json"
 
 
-Block = Text | Items | Grid | Figure | Legend | Code
+@dataclass(frozen=True)
+class Interactive:
+    """A part of a page that its own `script` makes of `data` (JSON without `<`), in the element `name`, with its own `style`. A
+    Markdown page leaves it out.
+    """
+
+    kind: ClassVar = "interactive"
+    name: str
+    data: str
+    script: str
+    style: str
+
+
+Block = Text | Items | Grid | Figure | Legend | Code | Interactive
 
 
 @dataclass(frozen=True)

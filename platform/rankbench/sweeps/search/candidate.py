@@ -52,7 +52,7 @@ class Candidate:
         begin: Callable[[Measure, Path | None], Fit],
         measure: Measure,
         metric: str,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = time.process_time,
         saved: dict[str, Any] | None = None,
         folder: Path | None = None,
     ):
