@@ -55,10 +55,10 @@ def test_a_sweep_without_a_file(capsys):
     plan = planned(capsys, *words, "final.seeds=[0, 1]")
     rows = {(row["dataset"], row["model"]): row for row in plan["rows"]}
     assert {key[0] for key in rows} == {"toy-a", "toy-b", "toy-far"}
-    assert {key[1] for key in rows} == {"popularity", "random", "ease"}
+    assert {key[1] for key in rows} == {"popularity", "random", "itemknn", "ease"}
     assert rows["toy-a", "ease"]["settings"] == 2 and rows["toy-a", "random"]["settings"] == 1
     assert plan["not_available"]["toy-far"]["brief"] == "offline"
-    assert plan["stages"][1]["fits"] == 2 * (2 + 1 + 1)  # random once for each of two seeds
+    assert plan["stages"][1]["fits"] == 2 * (2 + 1 + 1 + 1)  # random once for each of two seeds
 
 
 def test_a_dataset_that_is_not_available_does_not_stop_the_others(capsys):

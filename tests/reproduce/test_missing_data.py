@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.counts import counts
@@ -17,6 +18,7 @@ from rankbench.reproduce.missing_data import files_to_bring, missing_data
 GAMES = "amazon-games-2018"
 
 
+@pytest.mark.slow
 def test_a_file_under_its_published_name_is_enough_for_its_cells_to_be_measured(environment, tmp_path):
     store, mirror = tmp_path / "evidence", tmp_path / "mirror"
     here = replace(environment, mirror=mirror, offline=True)

@@ -127,6 +127,8 @@ def test_every_card_of_the_catalogue_has_a_stand_in(environment):
         made = stand_in_card(load_card(name, environment), 0.01, name)
         entry = {"name": made.name, "card": made.model_dump(mode="json", exclude=ORIGIN, exclude_none=True)}
         assert made.stand_in and card_of(entry, environment, name) == made
+        split = made.split.model_dump()
+        assert "published" not in split.values() and "time" not in (split.get("order"), split.get("targets_by"))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from rankbench.core.files import require_writable
 from rankbench.core.patterns import selected
 from rankbench.core.threads import available_cpus, require_threads
 from rankbench.data.cards import Card, load_card
-from rankbench.evaluation.metrics import DEFAULT_METRICS, METRICS, metric_set
+from rankbench.evaluation.metrics import METRICS, metric_set
 from rankbench.experiment.methods import families
 from rankbench.fitting.drive import Row
 from rankbench.leaderboard.collection import chosen_datasets
@@ -30,6 +30,11 @@ from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord
 
 FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
+# Measured on test at each milestone. A store has thousands of lines with them, so there is one metric of a kind.
+MEASURED = (
+    "ndcg@10", "ndcg@20", "ndcg@50", "recall@10", "recall@20", "recall@50", "mrr@20", "precision@20", "hit@20",
+    "coverage@20", "popularity@20", "gini@20", "groups@20",
+)  # fmt: skip
 
 
 def store_folder(environment: Environment, given: Path | None = None) -> Path:
@@ -102,7 +107,7 @@ def _rules(metric: str, threads: int) -> Rules:
     require(len(chooses) == 1, f"--metric: write {metric} with a cutoff, as in ndcg@20")
     plain = metric.partition("@")[0] in METRICS
     require(plain, f"--metric: {metric} is not a mean over users of hits in their lists, which a search could maximise")
-    measured = metric_set((*chooses, *DEFAULT_METRICS, "beyond@20", "groups@20"))
+    measured = metric_set((*chooses, *MEASURED))
     return Rules(chooses[0], measured, threads)
 
 
