@@ -100,8 +100,10 @@ def _split(card: Card, factor: float) -> tuple[dict[str, Any], str]:
         # A number of users is scaled; a share is not.
         for part in ("valid", "test"):
             given[part] = given[part] if given[part] < 1 else max(1, round(given[part] * factor))
-        instead = "; held-out users and their targets are random, since it has no published parts and no times"
-        return given, instead if lost else ""
+        return (
+            given,
+            "; held-out users and their targets are random, since it has no published parts and no times" if lost else "",
+        )
     if card.split.protocol == "leave-one-out" and given["order"] == "time":
         return given | {"order": "random"}, "; a random interaction of each user is left out, not the last: it has no times"
     shares = {"published": (0.2, 0.1), "temporal": (given.get("test"), given.get("valid"))}.get(card.split.protocol)
