@@ -75,6 +75,7 @@ for _ in range(2):
             "offer": [offer.local, offer.cpus, offer.memory_bytes > 1 << 30],
             "answer": ray.get(ray.remote(lambda: 6 * 7).remote(), timeout=60),
             "addresses": sorted({c.laddr.ip for c in listening}),
+            "monitors": sum("monitor.py" in " ".join(child.cmdline()) for child in below),
             "token_mode": stat.S_IMODE(token.stat().st_mode),
             "folder_mode": stat.S_IMODE(token.parent.stat().st_mode),
             "ray_inside": Path(ray._private.worker._global_node.get_session_dir_path()).is_relative_to(token.parent),
@@ -95,6 +96,7 @@ def test_a_local_cluster_is_private_and_ends_with_its_block(tmp_path, figure):
         assert cluster["offer"] == [True, 1, True] and cluster["answer"] == 42
         assert cluster["addresses"] and set(cluster["addresses"]) <= LOOPBACK
         assert cluster["token_mode"] == 0o600 and not cluster["token_left"]
+        assert cluster["monitors"] == 0  # of processes that nothing here uses
         # Ray's own folders are open to every user: only the one around them keeps others out.
         assert cluster["folder_mode"] == 0o700 and cluster["ray_inside"]
         assert cluster["raylets_left"] == 0

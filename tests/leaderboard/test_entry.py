@@ -87,12 +87,12 @@ def test_the_result_is_that_of_the_chosen_setting(environment, name, clock):
 def test_a_race_that_goes_on_from_its_milestones_is_the_one_that_never_stopped(environment, tmp_path, name, clock):
     """A process that is killed on its way changes nothing."""
     elsewhere = replace(environment, results=tmp_path / "elsewhere")
-    whole = attempt(elsewhere, known(name), 4.0).test()
-    for milestone in (1.0, 2.5):
+    whole = attempt(elsewhere, known(name), 2.0).test()
+    for milestone in (0.75, 1.25):
         part = attempt(environment, known(name), milestone).test()
-        attempt(environment, known(name), 4.0, most=5)
+        attempt(environment, known(name), 2.0, most=5)
         assert part.record.seconds["all"] <= milestone and part.record.searched.ended == "still gaining"
-    last = attempt(environment, known(name), 4.0).test()
+    last = attempt(environment, known(name), 2.0).test()
     first, second = (
         replace(each.record, started_at="", peak_memory_bytes=0, joules=None, seconds=each.record.seconds | {"test": 0})
         for each in (whole, last)

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 
-from rankbench.cluster.ray_internals import wait_for_slow_nodes
+from rankbench.cluster.ray_internals import wait_for_slow_nodes, without_monitors
 
 
 def main() -> None:
@@ -25,6 +25,7 @@ def main() -> None:
     import ray
 
     wait_for_slow_nodes(patience)
+    without_monitors()
     # This process also joins as a driver, because a node is usable only if a driver can join it.
     context = ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **options)
     faulthandler.cancel_dump_traceback_later()

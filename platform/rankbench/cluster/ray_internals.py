@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ def wait_for_slow_nodes(patience: float) -> None:
             time.sleep(0.1)
 
     services.get_node = get_node
+
+
+def without_monitors() -> None:
+    """Let a local node start without two processes that nothing here uses, so that it starts sooner: the autoscaler's, and one
+    that sends workers' output to drivers, which opens each log several times per second.
+    """
+    import ray
+
+    parameter = ray._private.parameter
+    parameter.RayParams = partial(parameter.RayParams, no_monitor=True, include_log_monitor=False)
 
 
 def _raylet_runs() -> bool:
