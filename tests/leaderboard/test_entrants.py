@@ -42,3 +42,11 @@ def test_the_key_of_an_encoder_of_a_plugin_changes_with_its_code(monkeypatch):
     built_in = key("rankbench.models.lightgcn")
     assert len({built_in, key("mine_67afcd49"), key("mine_774146ea")}) == 3
     assert key("rankbench.models.elsewhere") == built_in
+
+
+def test_two_encoders_also_enter_with_losses_of_others():
+    known = entrants("ndcg@20")
+    mine = known["xsimgcl-bsl"]
+    assert mine.config().flat["model"] == "xsimgcl" and mine.method == "bsl"
+    assert set(mine.space) == set(known["bsl"].space) | set(known["xsimgcl"].space) > set(known["bsl"].space)
+    assert {"lightgcn-sl", "lightgcn-bsl", "lightgcn-advinfonce", "xsimgcl-sl", "xsimgcl-advinfonce"} <= set(known)

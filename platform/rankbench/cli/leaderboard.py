@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from rankbench.cli.console import Json, clock, err, out, phase_progress, print_j
 from rankbench.cli.declare import command
 from rankbench.cli.run_by_default import RunByDefault
 from rankbench.leaderboard.milestones import before
-from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions
+from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions, VerifyOptions
 
 if TYPE_CHECKING:
     from rankbench.judge.ranking import Probabilities
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rankbench.leaderboard.board import Board
     from rankbench.leaderboard.contest import Entry
     from rankbench.leaderboard.results import Result
+    from rankbench.leaderboard.verify import Verified
 
 EXAMPLES = """Examples:
   rankbench leaderboard --datasets movielens-100k --budget 10s
@@ -35,6 +37,8 @@ EXAMPLES = """Examples:
   rankbench leaderboard show --rope 0.01      and how probably each is better than the first, by more than 1 %
   rankbench leaderboard page --out site      a static site, from the store
   rankbench leaderboard page --out standings.md      the standings alone, as Markdown
+  rankbench leaderboard verify lastfm/ials lastfm/sl/10s      fits the chosen settings once more, and compares all metrics
+  rankbench leaderboard verify --draw 20      of 20 entries at random
 """
 
 BAYESIAN = "worse / equal / better than the first"
@@ -119,6 +123,38 @@ def page(
     with skipping(options.skip_bad) as skipped, phase_progress() as progress:
         files = site(to, options, Environment.from_env(), progress, skipped)
     print_json({"files": [str(path) for path in files]}) if json else out.print(f"{len(files)} files; open {files[0]}")
+
+
+@command(app, "verify", EXAMPLES)
+def verify(
+    options: VerifyOptions,
+    plugin: Plugin = None,
+    json: Json = False,
+) -> None:
+    """Fit the chosen settings of entries once more, and compare their metrics on test with the stored ones.
+
+    On the same processor with the same versions every stored digit has to come back. Elsewhere the metric that chose the
+    setting may differ by 0.5 %. The exit code is 1 if an entry differs.
+    """
+    from rankbench.core.environment import Environment
+    from rankbench.leaderboard import verify as again
+
+    def show(verified: Verified, done: int, total: int) -> None:
+        about = verified.facts()
+        values = f"{about['metric']} {about['stored']:.6g}, again {about['again']:.6g}"
+        elsewhere = f"; measured with {', '.join(verified.elsewhere)}" if verified.elsewhere else ""
+        largest = f"largest difference of {about['n_metrics']} metrics {about['largest_difference']:.1g}"
+        err.print(f"{done} of {total}  {verified.name}: {verified.verdict}: {values}, {largest}{elsewhere}", highlight=False)
+
+    with skipping(options.skip_bad) as skipped, phase_progress() as progress:
+        found = again.verify(options, Environment.from_env(), skipped, show, progress)
+    counts = Counter(each.verdict for each in found)
+    if json:
+        print_json({"entries": [each.facts() for each in found], "counts": counts})
+    else:
+        out.print(", ".join(f"{counts[name]} {name}" for name in ("equal", "close", "differs")) + f" of {len(found)}")
+    if counts["differs"]:
+        raise typer.Exit(1)
 
 
 def _announce(todo: Agenda, options: LeaderboardOptions) -> None:

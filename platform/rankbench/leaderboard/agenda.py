@@ -33,7 +33,7 @@ FOLDER = "leaderboard"  # beside the experiment files, or in the results folder
 # Measured on test at each milestone. A store has thousands of lines with them, so there is one metric of a kind.
 MEASURED = (
     "ndcg@10", "ndcg@20", "ndcg@50", "recall@10", "recall@20", "recall@50", "mrr@20", "precision@20", "hit@20",
-    "coverage@20", "popularity@20", "gini@20", "groups@20",
+    "coverage@20", "popularity@20", "gini@20",
 )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def agenda(
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset of the selection is available.
     """
     budget = budget_of(options.budget, "--budget")
-    rules = _rules(options.metric, options.threads)
+    rules = rules_of(options.metric, options.threads)
     if options.address:
         host_and_port(options.address)
     else:
@@ -101,7 +101,7 @@ def agenda(
     return Agenda(todo, rules, stores)
 
 
-def _rules(metric: str, threads: int) -> Rules:
+def rules_of(metric: str, threads: int) -> Rules:
     """The rules of a leaderboard that chooses by `metric`. Raises ConfigError if a search cannot maximise it."""
     chooses = metric_set((metric,)).names
     require(len(chooses) == 1, f"--metric: write {metric} with a cutoff, as in ndcg@20")

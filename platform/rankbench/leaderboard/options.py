@@ -65,3 +65,16 @@ class ShowOptions(BoardOptions):
         None, "Add the Bayesian signed-rank test against the first method. Differences up to this share of the best value mean "
         "nothing in practice, such as 0.01.",
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class VerifyOptions(Options):
+    """Which entries are measured again."""
+
+    entries: list[str] | None = option(
+        None, "DATASET/METHOD, or DATASET/METHOD/BUDGET such as lastfm/ials/30s.", argument=True, metavar="[entry]..."
+    )
+    draw: int | None = option(None, "So many entries, drawn at random from those that are selected, or from all.", min=1)
+    seed: int = option(0, "Seed of the draw.")
+    store: Path | None = option(None, STORE)
+    skip_bad: bool = lines_to_skip()

@@ -123,7 +123,7 @@ class Result(MeasuredFit):
         for name in ("users", "joules", "search", "precision", "ended", "default", "curve"):
             if not getattr(self, name) or (getattr(self, name) == "float32" and not self.search):
                 del fields[name]  # so that lines are those of the time before the field
-        return fields | {name: _rounded(fields[name]) for name in ROUNDED if name in fields}
+        return fields | {name: rounded(fields[name]) for name in ROUNDED if name in fields}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,10 +207,10 @@ def thinned(curve: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], 
     return tuple(parts.values())
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Numbers with six digits after the point, or six significant ones if they are smaller than one."""
     if isinstance(value, float):
         return round(value, 6) if abs(value) >= 1 else float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: rounded(each) for name, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list | tuple) else value
