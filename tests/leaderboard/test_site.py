@@ -41,6 +41,7 @@ def filled(folder):
                     method="bpr" if entrant == "copy" else entrant, params={"tau": 0.1, "surrogate": "tanh"},
                     metrics={} if lost else {"ndcg@20": (float(values.mean()), 0.1, 0.2), "recall@20": (0.4, None, None)},
                     traits={"density": 1 / len(dataset)}, seeds=(0, 1), seconds={"all": 9.0, "fit": 2.0, "search": 5.0},
+                    valid=quality, curve=((1.0, quality / 2), (6.0, quality)),
                 )  # fmt: skip
                 users = pa.array([str(user) for user in range(300)])
                 results.add(result, None if lost else pa.table({"user": users, "ndcg@20": values.astype(np.float32)}))
@@ -121,3 +122,13 @@ def test_a_command_gives_the_parameters_back():
         assert words[:6] == ["rankbench", "run", "ml", method, "--fit-on", "train"]
         read = {name: scalar(value) for name, _, value in (word.partition("=") for word in words[6:])}
         assert configure(method, read) == configure(method, values)
+
+
+def test_curves_are_shares_of_the_best_that_any_method_found_and_a_dataset_shows_its_methods(site):
+    method, dataset = (site[f"{name}.html"].read_text() for name in ("method-bpr", "dataset-wiki"))
+    tips = re.findall(r"<title>(\w+)\s+6 s: ([0-9.]+)", method)
+    # bpr has 0.3; sl has 0.5 everywhere but on wiki, where bpr and its copy are the best.
+    assert dict(tips) == {
+        name: "1.0000" if name == "wiki" else "0.6000" for name in ("beauty", "games", "lastfm", "ml", "wiki")
+    }
+    assert dict(re.findall(r"<title>(\w+)\s+6 s: ([0-9.]+)", dataset))["sl"] == "0.0500"

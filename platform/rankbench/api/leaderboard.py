@@ -14,6 +14,7 @@ from rankbench.core.plain import whole_number
 from rankbench.data.own import is_data
 from rankbench.leaderboard.agenda import agenda, compete
 from rankbench.leaderboard.board import Board
+from rankbench.leaderboard.collection import sources
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.options import LeaderboardOptions
 from rankbench.leaderboard.stored import boards
@@ -52,7 +53,8 @@ def leaderboard(options: LeaderboardOptions, *, environment: Environment | None 
     compete(todo, environment, options.address)
     stores = todo.stores
     foreign = [*stores.public.all(Foreign)]
-    return boards(options, stores.all(), stores.public.folder, budget, options.metric, options.threads, foreign)[0]
+    of = sources(environment)
+    return boards(options, stores.all(), stores.public.folder, of, budget, options.metric, options.threads, foreign)[0]
 
 
 def _words(argument: str, given: str | Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankbench.judge.over_datasets import Spread
 from rankbench.judge.ranking import MethodRanking, performance_space
-from rankbench.reports.figure import Figure, Label, Marks, Panel, short, spans, styles
+from rankbench.reports.figure import GREY, Figure, Label, Marks, Panel, Style, short, spans, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,6 +75,25 @@ def quality_by_budget(boards: Sequence[tuple[float, MethodRanking]], metric: str
     about = "budget in seconds", f"{metric}, share of the best"
     panel = Panel("", *about, marks, size=(7.5, 4.2), log_x=spans(seconds), legend="lower right")
     return Figure(name, "What the best methods reach with more time.", [panel])
+
+
+def curves(lines: Mapping[str, Sequence[tuple[float, float]]], about: str, caption: str, name: str) -> Figure | None:
+    """Show the best value on the validation set over the seconds of races, whose points `lines` has by their names. Of more
+    than LINES, all look alike, and the end of each says its name under the mouse. Returns None without points.
+    """
+    lines = {each: points for each, points in lines.items() if points}
+    if not lines:
+        return None
+    style = styles(lines) if len(lines) <= LINES else dict.fromkeys(lines, Style(GREY))
+    marks = []
+    for each, points in lines.items():
+        seconds, values = zip(*points, strict=True)
+        legend = each if len(lines) <= LINES else ""
+        marks.append(Marks(seconds, values, style[each], name=legend, size=0, width=1.5, steps=True))
+        tips = [f"{each}\n{seconds[-1]:.3g} s: {values[-1]:.4f}"]
+        marks.append(Marks(seconds[-1:], values[-1:], style[each], tips=tips, size=4))
+    spread = spans(each for points in lines.values() for each, _ in points)
+    return Figure(name, caption, [Panel("", "seconds", about, marks, size=(7.5, 4.2), log_x=spread, legend="lower right")])
 
 
 def space_of_datasets(board: MethodRanking, name: str) -> Figure | None:

@@ -25,7 +25,7 @@ from rankbench.judge.ranking import MethodRanking
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.explorer import explorer
-from rankbench.leaderboard.figures import mean_ranks, quality_by_budget, shares_of_best, space_of_datasets
+from rankbench.leaderboard.figures import LINES, curves, mean_ranks, quality_by_budget, shares_of_best, space_of_datasets
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Leaderboard, Result, Ties
 from rankbench.leaderboard.traits import correlations
@@ -43,6 +43,10 @@ TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "
     "= best: not told from it."
 )
+SEARCHES = (
+    "What the searches of the best methods have found with more time. Places are by the value on test, which is another one."
+)
+SHARES = "What the search has found with more time, on each dataset: the mouse says which."
 FOREIGN = "Lists of other programs, which are not ranked and not tested, because nobody knows what time and search they took."
 
 Families = Mapping[str, Sequence[str]]  # method → families
@@ -212,6 +216,12 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
     header = ["method", board.metric, "against the best", *others, "default", "gain", "settings tried", "ended"]
     header += ["seconds", "of the fit", "GB"]
     sections = [Section("", (Text(TIES), Grid(header, body)))]
+    caption = (
+        "What the searches of the best methods have found with more time. The value on test decides their places, not this."
+    )
+    found = {each.entrant: each.curve for each in ranked[:LINES]}
+    if figure := curves(found, f"{board.metric} on validation", caption, f"leaderboard-{dataset}-curves"):
+        sections.append(Section("Quality and time", (figure,)))
     if foreign := [each for each in board.foreign if each.dataset == dataset]:
         rows = [
             [
@@ -265,6 +275,10 @@ def _key_of(entries: Sequence[Result]) -> str:
 @page_kind("method", "method-{}")
 def _method_page(method: str, boards: Sequence[Board]) -> Page:
     sections = []
+    if figure := curves(
+        _shares_over_seconds(method, boards), "share of the best on validation", SHARES, f"leaderboard-{method}"
+    ):
+        sections.append(Section("Quality and time", (figure,)))
     for board in boards:
         entries = sorted((each for each in board.entries if each.entrant == method), key=lambda each: each.dataset)
         body = []
@@ -279,6 +293,22 @@ def _method_page(method: str, boards: Sequence[Board]) -> Page:
             header = ["dataset", "place", board.metric, "chosen setting", "command"]
             sections.append(Section(f"Budget {board.allowed}", (Grid(header, body),)))
     return Page(f"Leaderboard: {method}", (), tuple(sections))
+
+
+def _shares_over_seconds(method: str, boards: Sequence[Board]) -> dict[str, list[tuple[float, float]]]:
+    """The curve of the longest race of a method on each dataset, in shares of the best value that any method has there."""
+    longest: dict[str, Result] = {}
+    best: dict[str, float] = {}
+    for each in sorted((each for board in boards for each in board.entries), key=lambda each: each.budget):
+        if each.valid is not None:
+            best[each.dataset] = max(each.valid, best.get(each.dataset, 0.0))
+            if each.entrant == method:
+                longest[each.dataset] = each
+    return {
+        dataset: [(seconds, value / best[dataset]) for seconds, value in each.curve]
+        for dataset, each in sorted(longest.items())
+        if best[dataset] > 0
+    }
 
 
 def _ranked(dataset: str, board: Board) -> list[Result]:

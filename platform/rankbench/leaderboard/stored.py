@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rankbench.core.environment import Environment
@@ -35,7 +35,8 @@ def board(options: ShowOptions, environment: Environment, skipped: list[str] | N
     require(rope is None or 0 < rope < 1, f"--rope: {rope} is not between 0 and 1")
     results = Leaderboard(store_folder(environment, options.store), skipped=skipped)
     entries, foreign = [*results.all(Result)], [*results.all(Foreign)]
-    return boards(options, entries, results.folder, options.budget, options.metric, options.threads, foreign)[0]
+    of = sources(environment)
+    return boards(options, entries, results.folder, of, options.budget, options.metric, options.threads, foreign)[0]
 
 
 def site(
@@ -53,7 +54,8 @@ def site(
     one_page = to.suffix == ".md"
     require_writable(to.parent if one_page else to)
     results = Leaderboard(store_folder(environment, options.store), skipped=skipped)
-    found = boards(options, [*results.all(Result)], results.folder, threads=options.threads, foreign=[*results.all(Foreign)])
+    foreign, of_dataset = [*results.all(Foreign)], sources(environment)
+    found = boards(options, [*results.all(Result)], results.folder, of_dataset, threads=options.threads, foreign=foreign)
     names = sorted({each.entrant for board in found for each in board.entries})
     of = {name: [family for family, members in families().items() if name in members] for name in names}
     return write_summary(to, found, of) if one_page else write_site(to, found, results, of, collection(environment), on_page)
@@ -63,13 +65,14 @@ def boards(
     chosen: Selection,
     entries: Sequence[Result],
     folder: Path,
+    of: Mapping[str, str],
     budget: str | None = None,
     metric: str | None = None,
     threads: int | None = None,
     foreign: Sequence[Foreign] = (),
 ) -> list[Board]:
-    """One board of the entries in a folder per budget, that with most entries first; with `budget`, that one alone. `foreign`
-    lists on the data of its entries are shown beside each.
+    """One board of the entries in a folder per budget, that with most entries first; with `budget`, that one alone. `of` says
+    the source of each dataset. `foreign` lists on the data of its entries are shown beside each.
     """
     require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
     budgets = [name for name, _ in Counter(each.allowed for each in entries).most_common()]
@@ -88,7 +91,6 @@ def boards(
         require_better_if_larger(metric, "--metric")
         require(any(metric in each.metrics for each in entries), f"--metric: {metric} was not measured")
     declared = read_declared(folder / DECLARED) if (folder / DECLARED).exists() else None
-    of = sources(Environment.from_env())
     found = []
     for allowed in budgets:
         if of_budget := within(entries, allowed):
