@@ -9,6 +9,9 @@ from pathlib import Path
 # Numba reads it once, when it is imported. Tests compare results of three threads, however few processors there are.
 os.environ.setdefault("NUMBA_NUM_THREADS", str(max(3, os.cpu_count() or 1)))
 
+# Ray's workers would have niceness 15, so that a test that waits for one waits until no other process of the tests computes.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
 import hypothesis
 import pytest
 

@@ -51,9 +51,12 @@ made = rb.sweep(
     methods={"popularity": {}, "EASE": {"method": "ease", "lam": {"grid": [1, 100]}}, "ials": {"iterations": 3},
              "early": {"method": "sl", "epochs": 30, "patience": 1, "n_negatives": 8, "learning_rate": 0.1}},
     params={"embedding_dim": 8}, metric="ndcg@5", seeds=[0, 1], search="none",
+    changes={"resources.concurrent": 1},  # one worker, since each takes longer to start than all that it fits
 )
 print(made.folder)
-print(rb.sweep(datasets=frame, methods=["popul*", "ease", beside.NAME], metric="ndcg@5", name="none", search="none").folder)
+none = rb.sweep(datasets=frame, methods=["popul*", "ease", beside.NAME], metric="ndcg@5", name="none", search="none",
+                changes={"resources.concurrent": 1})
+print(none.folder)
 """
 
 

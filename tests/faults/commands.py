@@ -153,7 +153,7 @@ class Home:
 
 
 def _command(words: tuple[str, ...], environment: dict[str, str], folder: Path, outputs: Path, death: Death | None) -> None:
-    for name in [name for name in os.environ if name.startswith(("RANKBENCH_", "RAY_"))]:
+    for name in [name for name in os.environ if name.startswith(("RANKBENCH_", "RAY_A"))]:
         del os.environ[name]
     os.environ.update(environment)
     os.chdir(folder)

@@ -40,10 +40,12 @@ datasets: [synthetic]
 arms:
   - name: BPR
     method: bpr
-    params: {epochs: 12, patience: 12, eval_every: 1, stop_metric: ndcg@20, learning_rate: {choice: [0.1, 0.01, 0.001, 0.0001]}}
+    params: {epochs: 4, patience: 4, eval_every: 1, stop_metric: ndcg@20, learning_rate: {choice: [1.0, 0.1, 0.01, 0.001]}}
     published: {synthetic: {recall@20: 0.2}}
 search: {trials: 4, scheduler: asha, grace: 1, choose: {metric: ndcg@20}}
 """
+
+ALONE = "resources: {concurrent: 1}\n"  # one worker instead of one per processor, each of which starts with each stage
 
 
 def command(home, *words):
@@ -57,13 +59,16 @@ def command(home, *words):
     for name in ("RANKBENCH_MIRROR", "RANKBENCH_TRACKING_URI", "RAY_ADDRESS"):
         variables.pop(name, None)
     program = [sys.executable, "-m", "rankbench", "reproduce", *words, "--json"]
-    done = subprocess.run(program, env=variables, cwd=home.home, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(program, env=variables, cwd=home.home, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_a_paper_from_nothing_to_its_page(home, tmp_path):
-    (home.home / "experiments" / "toy_table3.yaml").write_text(HALVED)
+    (home.home / "experiments" / "toy_table3.yaml").write_text(HALVED + ALONE)
+    first = home.home / "experiments" / "toy_table1.yaml"
+    # EDLAE is best within this range, so that the range of EASE alone is continued.
+    first.write_text(first.read_text().replace("choice: [1, 10, 100]", "choice: [10, 100, 1000]") + ALONE)
     other = home.results / "reproduce" / "checkpoints" / "interrupted" / "000001"
     other.mkdir(parents=True)
     tasks = agenda(ReproduceOptions(["toy"], stages=["printed"]), home).tasks
@@ -115,7 +120,7 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path):
     (folder / "synthetic.searches.jsonl").unlink()
     command(home, "toy", "--stages", "search")
     assert {path: path.read_bytes() for path in folder.glob("*.jsonl")} == text
-    assert command(home, "toy", "--dry-run")["tasks"] == []
+    assert not agenda(ReproduceOptions(["toy"]), home).tasks
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ def start(home: Path, *words: str, program: str = "", **variables: str) -> subpr
     of the command itself.
     """
     home.mkdir(exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "RANKBENCH_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_A", "RANKBENCH_"))}
     places = {"RANKBENCH_DATA": str(home / "data"), "RANKBENCH_RESULTS": str(home / "results"), "RANKBENCH_OFFLINE": "1"}
     return subprocess.Popen(
         [sys.executable, *(("-c", program) if program else ("-m", "rankbench")), *words],
