@@ -43,7 +43,7 @@ def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
     store = Leaderboard(tmp_path / "store")
     for each in (*by_mrr, *kept):
         store.add(each)
-    (shown,) = boards(Selection(), [*store.all(Result)], store.folder)
+    (shown,) = boards(Selection(), [*store.all(Result)], store.folder, {})
     assert shown.metric == "ndcg@20" and shown.left_out == {"bpr": 1}
     assert write_site(
         tmp_path / "site",
@@ -59,7 +59,7 @@ def test_only_entries_on_the_newest_data_are_shown(tmp_path):
     for name, card, started in (("ease", "new", "2026-02"), ("bpr", "old", "2026-01"), ("sl", "old", "2025-12")):
         store.add(replace(entry("a", name, 0.2), card=card, fingerprint=card, started_at=started))
     store.add(replace(entry("a", "slow", status="over budget"), card="new"))
-    (shown,) = boards(Selection(), [*store.all(Result)], store.folder)
+    (shown,) = boards(Selection(), [*store.all(Result)], store.folder, {})
     assert {each.entrant for each in shown.entries} == {"ease", "slow"}
 
 
@@ -109,7 +109,7 @@ def test_what_was_fixed_beforehand_is_said_if_it_is_significant(tmp_path):
             store.add(replace(entry(name, method, value), traits={"users": 2.0**number, "items": float(number % 3)}))
     text = "fixed: 2026-11-28\npairs: [[bpr, sl], [sl, ease], [sl, other]]\ngroups: {x: [ease], y: [sl]}\ntraits: [[x, y]]\n"
     (tmp_path / "comparisons.yaml").write_text(text, encoding="utf-8")
-    (shown,) = boards(Selection(), [*store.all(Result)], tmp_path)
+    (shown,) = boards(Selection(), [*store.all(Result)], tmp_path, {})
     said = " ".join(shown.conclusions())
     assert "3 methods on 10 datasets from 9 sources" in said
     better = "sl is better than bpr (p = 0.012) and sl is better than ease (p = 0.012)"
@@ -118,4 +118,4 @@ def test_what_was_fixed_beforehand_is_said_if_it_is_significant(tmp_path):
     rank = shown.spread["sl"].mean_rank
     assert f"sl has the best mean rank, {rank.mean:.1f} ({rank.low:.1f} – {rank.high:.1f})." in said
     (tmp_path / "comparisons.yaml").unlink()
-    assert "correction for all pairs" in " ".join(boards(Selection(), [*store.all(Result)], tmp_path)[0].conclusions())
+    assert "correction for all pairs" in " ".join(boards(Selection(), [*store.all(Result)], tmp_path, {})[0].conclusions())
