@@ -109,7 +109,7 @@ def test_what_was_fixed_beforehand_is_said_if_it_is_significant(tmp_path):
             store.add(replace(entry(name, method, value), traits={"users": 2.0**number, "items": float(number % 3)}))
     text = "fixed: 2026-11-28\npairs: [[bpr, sl], [sl, ease], [sl, other]]\ngroups: {x: [ease], y: [sl]}\ntraits: [[x, y]]\n"
     (tmp_path / "comparisons.yaml").write_text(text, encoding="utf-8")
-    (shown,) = boards(Selection(), [*store.all(Result)], tmp_path, {})
+    (shown,) = boards(Selection(), [*store.all(Result)], tmp_path, {"movielens-100k": "ml", "movielens-1m": "ml"})
     said = " ".join(shown.conclusions())
     assert "3 methods on 10 datasets from 9 sources" in said
     better = "sl is better than bpr (p = 0.012) and sl is better than ease (p = 0.012)"
