@@ -37,6 +37,8 @@ def rg2(R, p):
     S = R * N / np.maximum(n, 1) - 1
     if p.regulariser == "product":
         return W + p.lam / (2 * N), W * S, np.zeros(M), np.zeros(N)
+    if p.regulariser == "unweighted":
+        return W, W * S, np.full(M, p.lam), np.full(N, p.lam)
     return W, W * S, p.lam * W.sum(1), p.lam * W.sum(0)
 
 

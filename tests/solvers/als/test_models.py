@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -31,6 +32,7 @@ CASES = [
     ("debiased-ials", {"lam": 0.02, "alpha0": 0.3, "a": 0.5, "extra": 2.0}),
     ("rg2", {"lam": 0.05}),
     ("rg2", {"lam": 2.0, "regulariser": "product"}),
+    ("rg2", {"lam": 0.3, "regulariser": "unweighted"}),
     ("rgx-paper", {"lam": 0.05, "beta": 0.3}),
     ("rg2-sampled", {"lam": 0.05, "n_negatives": 2}),
     ("rg2-sampled", {"lam": 0.05, "n_negatives": 4, "weights": "expected"}),
@@ -182,6 +184,18 @@ def test_a_fit_is_the_same_iterations_over_dense_matrices_and_folding_in_the_use
     got = found.fold(len(R) + np.arange(len(strangers)), sp.csr_array(strangers.astype(np.float32)))
     assert_allclose(got.U[len(R) :], dense.solve_users(oracle(strangers, method, values), found.V), rtol=1e-6, atol=1e-8)
     assert np.array_equal(got.U[: len(R)], found.U)
+
+
+def test_the_unweighted_ridge_ends_where_the_gradient_of_equation_22_is_zero():
+    R, lam = matrix(), 0.3
+    found = fit(R, "rg2", {"lam": lam, "regulariser": "unweighted"}, iterations=400)
+    P, Q = (torch.tensor(each, requires_grad=True) for each in (found.U, found.V))
+    X, N = torch.tensor(R), R.shape[1]
+    n = X.sum(1, keepdim=True)
+    W, S = n / (2 * N), X * N / n.clamp(min=1) - 1
+    loss = (W * (S - P @ Q.T) ** 2).sum() + lam * ((P**2).sum() + (Q**2).sum())
+    loss.backward()
+    assert max(P.grad.abs().max(), Q.grad.abs().max()) < 1e-8 < P.detach().abs().max()
 
 
 def test_an_item_that_nobody_met_comes_to_the_target_of_rg2():

@@ -10,7 +10,10 @@ $$\sum_R \Bigl(-y_{ui} + \frac{1}{2N} \lVert y_u + 1 \rVert^2\Bigr)
 with the ridge of the paper's updates, λ times the sum of a row's weights: $\lambda |I_u|/2$ per user, $\lambda |R|/2N$ per
 item. A user's weight and ridge are proportional, so all users share one K x K system, and so do all items: an iteration takes
 $O(|R|K + (M + N)K^2)$. `regulariser: product` replaces the ridge by $\frac{\lambda}{2N} \sum_{u,i} y_{ui}^2$ (appendix A.6 of
-the journal version). Items without interactions share one vector, which moves their scores towards −1.
+the journal version), and `regulariser: unweighted` by that of Eq. 22, λ for every row, as in `wrmf`:
+$\lambda (\lVert P \rVert_F^2 + \lVert Q \rVert_F^2)$. It is added to the loss above, whose weights are those of Algorithm 1; in
+Eq. 23 they are divided by |R|, and so is then λ. Items without interactions share one vector, which moves their scores towards
+−1.
 
 RG× (journal, Eq. 14, 15, 17, 38 and 39) as defined:
 
@@ -74,8 +77,10 @@ class RGx(ALSParams):
 
 @dataclass(frozen=True)
 class RG2(RGx):
-    regulariser: Literal["weighted", "product"] = param(
-        "weighted", "regulariser of the vectors by their weights (weighted), or of the scores (product)", Fixed("weighted")
+    regulariser: Literal["weighted", "product", "unweighted"] = param(
+        "weighted",
+        "regulariser of the vectors by their weights (weighted) or with one λ for all (unweighted), or of the scores (product)",
+        Fixed("weighted"),
     )
 
 
@@ -121,6 +126,8 @@ def rg2(n: Counts, p: RG2) -> dict[str, Any]:
     loss = _weighted(n, p)
     if p.regulariser == "product":
         loss |= {"all_weight": loss["all_weight"] + p.lam / (2 * n.n_items), "reg_users": 0, "reg_items": 0}
+    elif p.regulariser == "unweighted":
+        loss |= {"reg_users": p.lam, "reg_items": p.lam}
     return loss
 
 
