@@ -17,10 +17,19 @@ import pytest
 
 from rankbench.core.environment import Environment
 
-from .fault_figures import figure, pytest_collection_modifyitems, pytest_terminal_summary
+from .fault_figures import figure, give_rows, pytest_terminal_summary
 from .pictures import drawn
 
-__all__ = ["drawn", "figure", "pytest_collection_modifyitems", "pytest_terminal_summary"]
+__all__ = ["drawn", "figure", "pytest_terminal_summary"]
+
+# Folders with the longest tests come first, so that no process is left alone with one of them at the end.
+LONGEST = tuple(f"tests/{name}/" for name in ("reproduce", "sweeps", "leaderboard", "api", "cluster", "tracking", "faults"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    give_rows(items)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
 
 # A time limit per example would fail on a busy machine, and where a kernel is compiled at its first call. The examples are
 # the same in each run; `pytest --hypothesis-profile=explore` draws others, and more of them.

@@ -43,7 +43,7 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return lambda text: request.node.user_properties.append((_FIGURE, text))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def give_rows(items: list[pytest.Item]) -> None:
     """Give every marked test its rows as properties; a row that is not in the table is an error."""
     for item in items:
         for mark in item.iter_markers("fault"):
