@@ -6,6 +6,7 @@ import pytest
 
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredClaim
+from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.paired import check_claims
 
 
@@ -21,6 +22,24 @@ def test_a_claim_holds_is_contradicted_or_cannot_be_told(home, measured):
         assert (pair.agreeing, pair.seeds) == (2, 2)
     against = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "B is above A", "recall@20").pairs[0]
     assert against.difference < 0 and against.agreeing == 0
+
+
+def test_the_page_says_why_a_claim_cannot_be_told_and_which_holds_with_one_seed(home, measured, tmp_path):
+    table, evidence = measured
+    check_claims([table], ["synthetic"], evidence, home)
+    first, second, third = table.spec.claims
+    open_claim = second.model_copy(update={"undecided": "The searches were not equal."})
+    table = replace(table, spec=table.spec.model_copy(update={"claims": (first, open_claim, third)}))
+    key = "synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20"
+    held = evidence.claim_of(*key)
+    evidence.add(replace(held, pairs=tuple(replace(pair, seeds=1) for pair in held.pairs)))
+    write_pages(tmp_path, [table], evidence, home)
+    page = (tmp_path / "toy.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in page.splitlines() if " − " in line]
+    assert {tuple(row) for row in rows} == {
+        ("A is first", "holds (users)"), ("B is above A", "cannot be told"), ("B is above C", "not significant")
+    }  # fmt: skip
+    assert "- B is above A (synthetic, toy/2): The searches were not equal." in page
 
 
 def test_the_same_runs_are_not_tested_twice_and_missing_ones_not_at_all(home, measured):

@@ -183,7 +183,7 @@ def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
     """Print the selected tables with what is measured so far."""
     from rankbench.reproduce.agenda import Outcome
     from rankbench.reproduce.agreement import measurements
-    from rankbench.reproduce.required_fits import MEANING, ORIGINS
+    from rankbench.reproduce.required_fits import MEANING
     from rankbench.reproduce.results import MARKED, as_json, cost_columns, study_columns, table_columns
 
     if json:
@@ -196,13 +196,13 @@ def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
             out.print(f"\n{name} on {dataset}", style="bold")
             if reason := own[0].table.stand_in(dataset):
                 out.print(f"a stand-in: {reason}", style="yellow")
-            header, body, origins = table_columns(own, plan.evidence)
+            header, body, settings = table_columns(own, plan.evidence)
             print_table(header, body, drop=("seeds",))
             costs = cost_columns(own, plan.evidence)
             if costs[1]:
                 print_table(*costs)
-            for origin in (each for each in ORIGINS if each in origins):
-                out.print(f"{origin}: {MEANING[origin]}", style="dim")
+            for setting in (each for each in MEANING if each in settings):
+                out.print(f"{setting}: {MEANING[setting]}", style="dim")
             for row in own:
                 if row.arm.account and measurements(row, plan.evidence):
                     out.print(f"{row.arm.label}: {row.arm.account}", style="dim")

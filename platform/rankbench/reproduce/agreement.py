@@ -22,6 +22,11 @@ class MeasuredRow:
     fits: tuple[StoredFit, ...]
 
     @property
+    def setting(self) -> str:
+        """The origin in words: a printed optimum that lacks values is *printed in part*."""
+        return "printed in part" if self.origin == "printed" and self.row.lacking else self.origin
+
+    @property
     def metrics(self) -> list[str]:
         """The published metrics that all fits have."""
         return [name for name in self.row.published if all(name in fit.metrics for fit in self.fits)]

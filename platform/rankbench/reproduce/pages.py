@@ -22,7 +22,7 @@ from rankbench.reproduce.figure import curves_figure, differences_figure
 from rankbench.reproduce.ledger_records import PARTS, StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.missing_data import files_to_bring, missing_data
 from rankbench.reproduce.paired import standing_pairs
-from rankbench.reproduce.required_fits import MEANING, ORIGINS, PaperRow, rows_of
+from rankbench.reproduce.required_fits import MEANING, PaperRow, rows_of
 from rankbench.reproduce.results import MARKED, cost_columns, count_columns, seed_columns, study_columns, table_columns
 from rankbench.reproduce.seeds import Spread, spreads
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
@@ -42,7 +42,9 @@ TESTS = """\
 Paired tests over users, on the mean over the seeds of a row. A difference counts if the p-values of the bootstrap and of
 Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows, and both tests have the same
 direction. `seeds`: those that both rows of a pair have, and how many of them have a difference of the claimed sign. *Holds so
-far*: not all rows of the claim are compared yet."""
+far*: not all rows of the claim are compared yet. *Holds (users)*: some pair of rows was compared with one seed, so that the
+tests do not contain what another seed changes. *Cannot be told*: what was measured cannot decide the claim, for a reason below
+the table."""
 
 STAND_IN = """\
 The claims on data that take the place of the paper's, which were not available. They say whether the order of the rows is the
@@ -179,7 +181,7 @@ def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     measured = {row.table.name for row in rows if measurements(row, evidence)}
     if missing := [name for name in dict.fromkeys(table.name for table in paper.tables) if name not in measured]:
         sections.append(Section("Not measured", (Text(f"No row has been measured of: {', '.join(missing)}."),)))
-    marks = "; ".join(f"*{origin}*: {MEANING[origin]}" for origin in ORIGINS)
+    marks = "; ".join(f"*{origin}*: {MEANING[origin]}" for origin in MEANING)
     return Page(TITLES.get(paper.name, paper.name), (f"{MARKED}. Settings are {marks}.",), tuple(sections))
 
 
@@ -262,9 +264,18 @@ def _on_stand_in(dataset: str, tables: Iterable[PaperTable]) -> bool:
 
 def _verdict(claim: StoredClaim, tables: Iterable[PaperTable]) -> str:
     """Return the verdict in words. On data that are not the paper's, nothing is said about its claim."""
+    verdict = "cannot be told" if _undecided(claim, tables) else claim.verdict
+    if verdict == "holds" and any(pair.seeds == 1 for pair in claim.pairs):
+        verdict = "holds (users)"
     if not _on_stand_in(claim.dataset, tables):
-        return claim.verdict
-    return "not on this stand-in" if claim.verdict == "contradicted" else f"{claim.verdict} on this stand-in"
+        return verdict
+    return "not on this stand-in" if verdict == "contradicted" else f"{verdict} on this stand-in"
+
+
+def _undecided(claim: StoredClaim, tables: Iterable[PaperTable]) -> str:
+    """Return why the measured rows cannot decide a claim, as its experiment file states, or ""."""
+    own = (each for each in tables if each.name == claim.table and claim.dataset in each.cards)
+    return next((told.undecided for table in own for told in table.spec.claims if told.text == claim.text), "")
 
 
 def _claim_blocks(claims: Sequence[StoredClaim], tables: Sequence[PaperTable]) -> Iterator[Block]:
@@ -279,7 +290,9 @@ def _claim_blocks(claims: Sequence[StoredClaim], tables: Sequence[PaperTable]) -
         for claim in claims
         if claim.missing
     )
-    yield from [Items(incomplete)] if incomplete else []
+    reasons = ((_undecided(claim, tables), claim) for claim in claims)
+    undecided = tuple(f"{claim.text} ({claim.dataset}, {claim.table}): {reason}" for reason, claim in reasons if reason)
+    yield from [Items((*incomplete, *undecided))] if incomplete or undecided else []
     yield Text(TESTS)
 
 
@@ -308,7 +321,7 @@ def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str])
         header, body, _ = table_columns(rows, evidence)
         costs = Grid(*cost_columns(every, evidence))
         lines = (
-            *_unprinted(table, rows, evidence),
+            *_unprinted(rows, evidence),
             *_searches(rows, evidence),
             *_deviations(rows, evidence),
             *_accounts(rows, title, told),
@@ -347,15 +360,17 @@ def _study_sections(study: Simulation, evidence: Evidence) -> Iterator[Section]:
             yield Section(f"{study.table} on {dataset}, {study.unit}", (grid, Text(study.account)))
 
 
-def _unprinted(table: PaperTable, rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:
-    """Yield the values that printed optima lack, if a row was measured with them."""
-    measured = [row for row in rows if row.searched and row.fits("printed", evidence)]
-    stated = [("", table.spec.unprinted)] if measured else []
-    stated += [(f"{row.arm.label}, ", row.arm.unprinted) for row in measured]
-    for label, given in stated:
-        if given:
-            values = ", ".join(f"{name} {value}" for name, value in given.items())
-            yield f"{label}where the printed optima lack a value: {values}"
+def _unprinted(rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:
+    """Yield the values that printed optima lack, with the rows that were measured with them."""
+    found: dict[str, list[str]] = {}
+    printed = [row for row in rows if row.fits("printed", evidence)]
+    for row in printed:
+        config = row.setting("printed", evidence)
+        for name in row.lacking if config else ():
+            if name in config.used:
+                found.setdefault(f"{name} {config.flat[name]}", []).append(row.arm.label)
+    for value, labels in found.items():
+        yield f"{value}, which the printed optimum lacks: {'all rows' if len(labels) == len(printed) else listed(labels)}"
 
 
 def _searches(rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:

@@ -23,6 +23,7 @@ Origin = Literal["printed", "chosen", "as published"]
 ORIGINS: tuple[Origin, ...] = ("printed", "chosen", "as published")
 MEANING = {
     "printed": "the paper prints this setting, or the log of the published run does",
+    "printed in part": "the paper prints this setting without some of its values; those here are the experiment file's",
     "chosen": "a search chose this setting on the validation set",
     "as published": "this setting was found on test, as the paper's was",
 }
@@ -87,6 +88,15 @@ class PaperRow:
             return None
         search = self.search(evidence, "valid" if origin == "chosen" else "test")
         return fixed | search.chosen if search else None
+
+    @property
+    def lacking(self) -> list[str]:
+        """The searched parameters whose values the printed optimum lacks: those that the file's `unprinted` gives it, and all
+        of the arm's, even if the optimum states them for a dataset.
+        """
+        stated = self.arm.printed.get(self.dataset)
+        file = {} if stated is None else self.table.spec.unprinted.keys() - stated.keys()
+        return [] if stated is None else [name for name in self.searched if name in file or name in self.arm.unprinted]
 
     @property
     def needs_search(self) -> bool:

@@ -11,7 +11,7 @@ from rankbench.reports.page import Column, tabulated
 from rankbench.reproduce.agreement import Count, MeasuredRow, measurements
 from rankbench.reproduce.costs import cost_cells
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.required_fits import Origin, PaperRow
+from rankbench.reproduce.required_fits import PaperRow
 from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.training import MARK
 
@@ -19,28 +19,28 @@ MARKED = "● published number in the 95 % interval, ◐ within 1 % of it, ○ w
 MARKS = {"within the interval": " ●", "within 1 %": " ◐", "within 3 %": " ○", "off": ""}
 
 
-def table_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[str], list[list[str]], set[Origin]]:
-    """Return header and cells of the rows of one table and dataset, and the origins of their settings."""
+def table_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[str], list[list[str]], set[str]]:
+    """Return header and cells of the rows of one table and dataset, and the words for their settings."""
     rows = [row for row in rows if row.published]
     metrics = list(dict.fromkeys(name for row in rows for name in row.published))
     header = ["row", "setting", "seeds", *(text for name in metrics for text in (name, "published", "difference"))]
     header += ["training", "fit, s"]
     body: list[list[str]] = []
-    origins: set[Origin] = set()
+    settings: set[str] = set()
     for row in rows:
         found = measurements(row, evidence)
         for each in found:
-            origins.add(each.origin)
+            settings.add(each.setting)
             cells = {cell.metric: cell for cell in each.cells}
             texts = [text for name in metrics for text in _texts(cells.get(name))]
             # The training seconds of a fit that had the machine to itself.
             seconds = next((f"{fit.seconds.get('fit', 0.0):.1f}" for fit in each.fits if fit.idle), "")
-            body.append([row.arm.label, each.origin, str(len(each.fits)), *texts, str(each.training or ""), seconds])
+            body.append([row.arm.label, each.setting, str(len(each.fits)), *texts, str(each.training or ""), seconds])
         if not found:
             texts = [text for name in metrics for text in ("", number(row.published.get(name)), "")]
             body.append([row.arm.label, "not measured yet", "", *texts, "", ""])
     kept = [i for i, name in enumerate(header) if name not in ("training", "fit, s") or any(line[i] for line in body)]
-    return [header[i] for i in kept], [[line[i] for i in kept] for line in body], origins
+    return [header[i] for i in kept], [[line[i] for i in kept] for line in body], settings
 
 
 def cost_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[str], list[list[str]]]:
@@ -123,6 +123,7 @@ def _row_json(each: MeasuredRow) -> dict[str, Any]:
         **_about(each.row),
         "stand_in": each.row.table.stand_in(each.row.dataset),
         "setting": each.origin,
+        "lacking": each.row.lacking if each.origin == "printed" else [],
         "params": each.fits[0].params,
         "seeds": [fit.seed for fit in each.fits],
         "training": training and vars(training) | {"cut_short": training.cut_short},

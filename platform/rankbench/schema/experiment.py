@@ -226,6 +226,7 @@ class Claim(Strict):
     better: tuple[str, ...] = Field(min_length=1, description="labels of arms")
     than: tuple[str, ...] = Field(min_length=1, description="labels of arms")
     metric: str
+    undecided: str = Field("", description="why what was measured cannot decide it, such as searches that were not equal")
 
 
 class Protocol(Strict):
