@@ -14,6 +14,7 @@ from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set, require_within
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
+from rankbench.schema.datasets import card_of
 from rankbench.schema.experiment import ExperimentSpec, load_experiment, of_arms
 from rankbench.schema.space import expand
 from rankbench.training.methods import Trained
@@ -131,6 +132,23 @@ def test_no_number_of_a_table_is_missing():
 def test_a_stand_in_has_the_numbers_of_what_it_stands_for():
     for arm in (*read("rg2_table2").arms, *read("rgx_table3").arms):
         assert arm.published["movielens-1m-rg2"] == arm.published["movielens-10m"]
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem.endswith("_standins")], ids=lambda path: path.stem)
+def test_the_numbers_beside_stand_ins_are_one_column_of_the_papers_table(path, environment):
+    spec, real = load(path), read(path.stem.removesuffix("_standins"))
+    assert (spec.published.paper, spec.published.table) == (real.published.paper, real.published.table)
+    for position, entry in enumerate(spec.datasets):
+        card = card_of(entry, environment, path.name)
+        assert card.stand_in and card.name not in card_names(real), f"{path.name}: datasets[{position}]"
+        columns = [column(real, name, {arm.label for arm in spec.arms}) for name in card_names(real)]
+        assert column(spec, card.name) in columns, card.name
+
+
+def column(spec, dataset, labels=None):
+    """Row → its published numbers and costs on a dataset; only of some rows."""
+    arms = [arm for arm in spec.arms if labels is None or arm.label in labels]
+    return {arm.label: (arm.published.get(dataset), arm.costs.get(dataset)) for arm in arms}
 
 
 def test_the_file_is_called_as_the_experiment_and_its_datasets_are_cards_long_enough_for_its_lists(environment):

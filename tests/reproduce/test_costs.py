@@ -6,6 +6,7 @@ from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.costs import cost_cells
 from rankbench.reproduce.counts import counts
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.required_fits import rows_of
 
 from .stored import stored
@@ -63,3 +64,17 @@ def test_costs_are_counted(home, rows, tmp_path):
     fit(rows[1], 25.0, 2.4, evidence)
     found = counts(paper_tables(home), {"toy/2"}, evidence, home)["toy/2"]
     assert (found.published, found.data_here, found.measured, found.within_3) == (5, 5, 2, 2)
+
+
+def test_costs_of_a_stand_in_are_shown_as_those_of_other_data_on_the_page_of_a_table_without_other_numbers(home, toy, tmp_path):
+    entry = "datasets: [{name: synthetic, stand_in: other users}]"
+    rows = list(rows_of(toy(TABLE.replace("datasets: [synthetic]", entry))))
+    evidence = Evidence(tmp_path / "evidence")
+    fit(rows[0], 10.0, 2.0, evidence)
+    fit(rows[1], 25.0, 2.4, evidence)
+    write_pages(tmp_path, [rows[0].table], evidence, home)
+    page = (tmp_path / "toy.md").read_text()
+    assert "A stand-in, so that only the order can be compared: other users" in page
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
+    assert ["row", "cost", "measured", "published, other data"] in lines
+    assert ["EDLAE", "minutes relative to EASE", "2.50", "2.50"] in lines

@@ -108,7 +108,7 @@ def count(row: PaperRow, here: bool, evidence: Evidence) -> Count:
     """Count the cells of a row. `here`: whether its data are. Cells beside a stand-in belong to other data and are not counted,
     and those of a variant are counted with the row that it is a variant of.
     """
-    if row.table.stand_in(row.dataset) or row.arm.variant_of is not None:
+    if row.stand_in or row.arm.variant_of is not None:
         return Count()
     total = tally(len(row.published), here)
     for measured, cell in counted_cells(row, evidence):

@@ -58,7 +58,7 @@ def _marks(label: str, y: int, origin: Origin, cell: Agreement) -> list[Marks]:
 
 def curves_figure(name: str, rows: Sequence[PaperRow], evidence: Evidence) -> Figure | None:
     """Show the curves on test of the rows of a table and dataset over epochs and over seconds, each for its first seed, with
-    the published numbers; None if the evidence has none.
+    the published numbers unless the data are a stand-in; None if the evidence has none.
     """
     metrics = dict.fromkeys(metric for row in rows for metric in row.published)
     drawn = [
@@ -79,7 +79,8 @@ def curves_figure(name: str, rows: Sequence[PaperRow], evidence: Evidence) -> Fi
         for label, (row, fit, curve) in lines.items():
             x, y = [point[axis] for point in curve.points], [point[2] for point in curve.points]
             published = Style(looks[label].colour, (3, 3))
-            marks.append(Marks(x[:1], [row.published[metric]], published, label, size=0, width=0.8, across=True))
+            if not row.stand_in:
+                marks.append(Marks(x[:1], [row.published[metric]], published, label, size=0, width=0.8, across=True))
             # The sample may be easier or harder than all users, whose number is the one to compare with the published one.
             marks.append(Marks(x[-1:], [fit.metrics[metric][0]], Style(looks[label].colour, (), "D"), label, size=5))
             marks.append(Marks(x, y, looks[label], label, size=2.4, width=1.1))  # last: the legend shows its style
@@ -88,9 +89,11 @@ def curves_figure(name: str, rows: Sequence[PaperRow], evidence: Evidence) -> Fi
         panels.append(Panel(rows[0].dataset, *about, marks, size=(4.4, 3.0), log_x=spans(ends)))
     caption = (
         f"{metric} of the rows of {rows[0].table.name} during their training, of a sample of test users. Diamond: that of "
-        "all test users at the end, to be compared with the dashed line, the published number of the row."
+        "all test users at the end"
     )
-    return Figure(name, caption, panels, columns=2, shared=True)
+    if not any(row.stand_in for row in rows):
+        caption += ", to be compared with the dashed line, the published number of the row"
+    return Figure(name, f"{caption}.", panels, columns=2, shared=True)
 
 
 def _line_name(row: PaperRow, origin: Origin) -> str:

@@ -27,10 +27,11 @@ def published_tags(record: RunRecord, rows: Sequence[PaperRow]) -> dict[str, str
 
 
 def _lines(record: RunRecord, row: PaperRow) -> list[list[str]]:
-    where = f"{row.table.name}, a stand-in" if row.table.stand_in(row.dataset) else row.table.name
-    return [
-        [where, row.arm.label, name, number(value), number(mean), percent(mean / value - 1, "+.1f") if value else ""]
-        for name, value in row.published.items()
-        if name in record.metrics
-        for mean in [record.metrics[name].mean]
-    ]
+    where = f"{row.table.name}, a stand-in" if row.stand_in else row.table.name
+    lines = []
+    for name, value in row.published.items():
+        if name in record.metrics:
+            mean = record.metrics[name].mean
+            difference = "" if row.stand_in or not value else percent(mean / value - 1, "+.1f")
+            lines.append([where, row.arm.label, name, number(value), number(mean), difference])
+    return lines

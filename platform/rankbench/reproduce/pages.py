@@ -173,7 +173,7 @@ def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     if claims:
         sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims, paper.tables))))
     sections += [*_section("The order of the rows", header, orders, ORDER), *_seed_sections(spreads(rows, evidence))]
-    if figure := differences_figure(paper.name, rows, evidence):
+    if figure := differences_figure(paper.name, [row for row in rows if not row.stand_in], evidence):
         sections.append(Section("Figure", (figure,)))
     told: dict[str, str] = {}
     sections += [section for table in paper.tables for section in _table_sections(table, evidence, told)]
@@ -316,10 +316,10 @@ def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str])
     for name in table.cards:
         title, every = f"{table.name} on {name}", list(rows_of([table], [name]))
         rows = [row for row in every if row.published]
-        if not any(measurements(row, evidence) for row in rows):
+        costs = Grid(*cost_columns(every, evidence))
+        if not costs.body and not any(measurements(row, evidence) for row in rows):
             continue
         header, body, _ = table_columns(rows, evidence)
-        costs = Grid(*cost_columns(every, evidence))
         lines = (
             *_unprinted(rows, evidence),
             *_searches(rows, evidence),
@@ -330,7 +330,7 @@ def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str])
         curves = curves_figure(f"{table.name.replace('/', '-')}-{name}-curves", rows, evidence)
         blocks: list[Block] = [
             *([Text(f"A stand-in, so that only the order can be compared: {reason}")] if reason else []),
-            Grid(header, body),
+            *([Grid(header, body)] if body else []),
             *([Text(TRAINED)] if "training" in header else []),
             *([curves] if curves else []),
             *([costs] if costs.body else []),

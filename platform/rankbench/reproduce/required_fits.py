@@ -46,6 +46,11 @@ class PaperRow:
     def published(self) -> dict[str, float]:
         return self.arm.published.get(self.dataset, {})
 
+    @property
+    def stand_in(self) -> str | None:
+        """Why the dataset is not that of the paper, None if it is. Then the published numbers are those of other data."""
+        return self.table.stand_in(self.dataset)
+
     def others(self, metric: str) -> list[float]:
         """Return the published numbers of the other rows of the table, variants of rows left out."""
         rows = [

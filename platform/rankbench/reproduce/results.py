@@ -15,15 +15,20 @@ from rankbench.reproduce.required_fits import PaperRow
 from rankbench.reproduce.simulations import Simulation
 from rankbench.reproduce.training import MARK
 
+OTHER_DATA = "published, other data"  # header of the numbers that a paper has for the data that a stand-in replaces
 MARKED = "● published number in the 95 % interval, ◐ within 1 % of it, ○ within 3 %"
 MARKS = {"within the interval": " ●", "within 1 %": " ◐", "within 3 %": " ○", "off": ""}
 
 
 def table_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[str], list[list[str]], set[str]]:
-    """Return header and cells of the rows of one table and dataset, and the words for their settings."""
+    """Return header and cells of the rows of one table and dataset, and the words for their settings. Beside a stand-in, the
+    published numbers are those of other data, and differences from them say nothing.
+    """
     rows = [row for row in rows if row.published]
     metrics = list(dict.fromkeys(name for row in rows for name in row.published))
-    header = ["row", "setting", "seeds", *(text for name in metrics for text in (name, "published", "difference"))]
+    stand_in = any(row.stand_in for row in rows)
+    published = (OTHER_DATA,) if stand_in else ("published", "difference")
+    header = ["row", "setting", "seeds", *(text for name in metrics for text in (name, *published))]
     header += ["training", "fit, s"]
     body: list[list[str]] = []
     settings: set[str] = set()
@@ -32,25 +37,28 @@ def table_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[st
         for each in found:
             settings.add(each.setting)
             cells = {cell.metric: cell for cell in each.cells}
-            texts = [text for name in metrics for text in _texts(cells.get(name))]
+            texts = [text for name in metrics for text in _texts(cells.get(name))[: 1 + len(published)]]
             # The training seconds of a fit that had the machine to itself.
             seconds = next((f"{fit.seconds.get('fit', 0.0):.1f}" for fit in each.fits if fit.idle), "")
             body.append([row.arm.label, each.setting, str(len(each.fits)), *texts, str(each.training or ""), seconds])
         if not found:
-            texts = [text for name in metrics for text in ("", number(row.published.get(name)), "")]
+            texts = [text for name in metrics for text in ("", number(row.published.get(name)), "")[: 1 + len(published)]]
             body.append([row.arm.label, "not measured yet", "", *texts, "", ""])
     kept = [i for i, name in enumerate(header) if name not in ("training", "fit, s") or any(line[i] for line in body)]
     return [header[i] for i in kept], [[line[i] for i in kept] for line in body], settings
 
 
 def cost_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[str], list[list[str]]]:
-    """Return header and cells of published times and memories, relative to one row; the body is empty if there are none."""
+    """Return header and cells of published times and memories, relative to one row; the body is empty if there are none. Beside
+    a stand-in, they are those of other data, as in `table_columns`.
+    """
+    stand_in = any(row.stand_in for row in rows)
     columns: list[Column] = [
         ("row", lambda each: each[0].arm.label),
         ("cost", lambda each: each[1].metric),
         ("measured", lambda each: f"{each[1].mean:.2f}"),
-        ("published", lambda each: f"{each[1].published:.2f}"),
-        ("difference", lambda each: _near(each[1], "+.0f")),
+        (OTHER_DATA if stand_in else "published", lambda each: f"{each[1].published:.2f}"),
+        *([] if stand_in else [("difference", lambda each: _near(each[1], "+.0f"))]),
     ]
     return tabulated([(row, cell) for row in rows for cell in cost_cells(row, evidence)], columns)
 
@@ -121,13 +129,13 @@ def _row_json(each: MeasuredRow) -> dict[str, Any]:
     training = each.training
     return {
         **_about(each.row),
-        "stand_in": each.row.table.stand_in(each.row.dataset),
+        "stand_in": each.row.stand_in,
         "setting": each.origin,
         "lacking": each.row.lacking if each.origin == "printed" else [],
         "params": each.fits[0].params,
         "seeds": [fit.seed for fit in each.fits],
         "training": training and vars(training) | {"cut_short": training.cut_short},
-        "cells": [_cell_json(cell) for cell in each.cells],
+        "cells": [vars(cell) if each.row.stand_in else _cell_json(cell) for cell in each.cells],
     }
 
 
