@@ -17,6 +17,7 @@ split: {protocol: random-per-user, test: 0.2, valid: 0.2}
 SMALL = {
     "metric-inconsistency": ["list_lengths=25,40", "trials=200"],
     "threshold-error": ["epochs=2", "n_negatives=8", "K=5", "T_beta=1", "samples=4,8", "passes=5", "embedding_dim=4"],
+    "theorems": ["trials=3", "K=5"],
     "epoch-time": ["losses=bpr,talos", "epochs=1", "n_negatives=4", "embedding_dim=4"],
 }
 
@@ -77,6 +78,7 @@ def test_times_are_set_against_sl_and_bpr_has_one_negative(card, capsys):
         (["epoch-time", "losses=tallos"], "did you mean talos?"),
         (["metric-inconsistency", "datasets=amazon-beaty"], "did you mean amazon-beauty?"),
         (["metric-inconsistency", "list_lengths=20"], "list_lengths must be > K"),
+        (["theorems", "epsilon=1"], "epsilon must lie in (0, 1)"),
         (["metric-inconsistency", "list_lengths=99999999999999999999"], "list_lengths must be <= 10,000,000"),
     ],
 )
