@@ -6,7 +6,8 @@ paper $s_{ui}$ → `s.pos` (B,), $s_{uj}$ → `s.neg` (B, n); $b_u$ → `boundar
 per user.
 φ → `phi`: softplus(x), or the hinge $[x + \text{margin}]_+$. The boundary is learned with the model, and is not needed for
 ranking.
-Differs from two papers that use UIB as a baseline: the second sum runs over negatives, where they have interactions.
+Differs from the papers on RG² and RG×, where UIB is a baseline whose φ is MarginLoss, the hinge: their second sum runs over
+interactions in one of the two, here over negatives.
 """
 
 from __future__ import annotations
