@@ -4,10 +4,10 @@ In the paper, a list is given by the ranks of a user's positive items. A pair of
 the higher metric and the lower Precision@K (Recall@K); the ratio of such pairs is measured over 10,000 trials per dataset.
 Our assumptions where the available text gives no details: a trial takes a random user with n positive items, all of them or
 those of test; the n ranks of each list are drawn uniformly without replacement from 1 to `list_length`. Ranks over the whole
-catalogue would be useless: with 40,000 items hardly any list has a hit, so the paper must bound the ranks, but the bound is
-missing from the available text. So several lengths are measured, and three ratios that the description could mean. The
-published ratios are equal on all datasets to within a few times the noise of the trials, which the users' numbers of positives
-cannot give; so a fixed n, and draws with replacement, can be asked for too.
+catalogue would be useless: with 40,000 items hardly any list has a hit, so the paper must bound the ranks: the bound is missing
+from the available text, and 200 in the authors' PDF. Several lengths are measured, and three ratios that the description could
+mean. The published ratios are equal on all datasets to within a few times the noise of the trials, which the users' numbers of
+positives cannot give; so a fixed n, and draws with replacement, can be asked for too.
 
     opposed      share of all pairs in which the list with the higher metric has a strictly lower Precision
     of unequal   the same number of pairs, as a share of those whose Precision differs
@@ -175,7 +175,7 @@ def metric_inconsistency(p: MetricInconsistency, seed: int, environment: Environ
         "percentage point); users with at least as many positives as the list has items are left out.",
         "P and R always agree on which of two lists of one user is better; since the published columns differ, they must come "
         "from separate draws.",
-        "The available text of the paper does not give the bound on ranks, the shares of LLPAUC "
+        "The available text of the paper does not give the number of positives, the shares of LLPAUC "
         f"(here alpha={p.alpha:g}, beta={p.beta:g}) and the treatment of equal values.",
     ]
     return Findings(columns, rows, datasets, notes, _figure(rows, names))
