@@ -13,6 +13,7 @@ from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
+from rankbench.judge.printing import percent
 from rankbench.ledger.claims import Claims
 from rankbench.reproduce.evidence import Evidence, records_folder, stored_fit
 from rankbench.reproduce.required_fits import PaperRow
@@ -268,9 +269,10 @@ def _folder_of_search(row: PaperRow, on: str, environment: Environment) -> Path:
 
 def _line(record: RunRecord, task: Task) -> str:
     first = task.fits[0].rows[0]
-    numbers = [
-        f"{name} {record.metrics[name].mean:.4f} ({100 * (record.metrics[name].mean / value - 1):+.1f} %)"
-        for name, value in first.published.items()
-        if name in record.metrics and value
-    ]
+    numbers = []
+    for name, value in first.published.items():
+        if name in record.metrics and value:
+            mean = record.metrics[name].mean
+            difference = "" if first.stand_in else f" ({percent(mean / value - 1, '+.1f')})"
+            numbers.append(f"{name} {mean:.4f}{difference}")
     return f"{record.arm or record.method} on {task.dataset}, {task.stage}, seed {record.seed}: {', '.join(numbers)}"
