@@ -130,7 +130,7 @@ def board(home, capsys):
 
 @pytest.mark.timeout(300)
 def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
-    words = ["--datasets", "synthetic", "--budget", "5s", "--plugin", "mine.py", "--no-track"]
+    words = ["--datasets", "synthetic", "--budget", "2s", "--plugin", "mine.py", "--no-track"]
     methods = "popularity,copy,too-slow,dies,refuses,broken"
     first = cluster_board("--methods", methods, *words)
     results = {each["entrant"]: each for each in first["done"]}
