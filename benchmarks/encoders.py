@@ -267,9 +267,11 @@ def gathered(begin, end, per_row, ends, table, out):
 # For L layers: passes over all edges, passes over the edges of the batch's nodes alone, tables of all nodes that are read or
 # written once, and products of a table with a square matrix. The last layer of a step and the first of its gradient concern the
 # batch alone. Adam reads and writes the learned vectors and both moments; where it ends the last pass, the gradient is never in
-# memory, and otherwise it is one table more.
+# memory, and otherwise it is one table more. `contrast` is the products of the positives' nodes with those that an own loss
+# compares them with, in products of a table: it needs them once, and twice more for the gradient.
 #   lightgcn, xsimgcl   a pass over all edges reads a table of its own and writes one
-#   sgl                 three graphs, and products of the batch's nodes with all nodes of their kind, two more for the gradient
+#   xsimgcl             its own loss compares the nodes of the batch with one another
+#   sgl                 three graphs, and its own loss compares the nodes of the batch with all of their kind
 #   ngcf                a layer reads its input and writes S and its output; its gradient reads S, input and ∂, and writes two
 #   gat                 a layer reads x and writes H, y and ŷ; its gradient reads g, x, H, y and ŷ and writes ∂H and ∂x
 #   pinsage             a layer reads x and writes M, n and z; its gradient reads these and ∂z, and writes ∂n, ∂M and ∂x
@@ -277,7 +279,7 @@ def gathered(begin, end, per_row, ends, table, out):
 #                       has one pass, that of products two; shares and logits of the edges are written and read twice
 NEEDS: dict[str, Callable[[int, float], tuple[float, float, float, float]]] = {
     "lightgcn": lambda L, contrast: (2 * (L - 1), 2, 4 * (L - 1) + 6, 0),
-    "xsimgcl": lambda L, contrast: (2 * (L - 1), 2, 4 * (L - 1) + 7, 0),
+    "xsimgcl": lambda L, contrast: (2 * (L - 1), 2, 4 * (L - 1) + 7, 3 * contrast),
     "sgl": lambda L, contrast: (4 * L + 2 * (L - 1), 2, 4 * (3 * L - 1) + 7, 3 * contrast),
     "ngcf": lambda L, contrast: (2 * (L - 1), 2, 8 * (L - 1) + 7, 6 * (L - 1)),
     "gat": lambda L, contrast: (2 * (L - 1), 2, 11 * (L - 1) + 4 + 7, 3 * L),
@@ -287,13 +289,16 @@ NEEDS: dict[str, Callable[[int, float], tuple[float, float, float, float]]] = {
 LAYERS = {"gat": 2, "pinsage": 2, "dgcf": 1}  # of others, three
 
 
-def bound(name: str, model: EmbeddingModel, batch: np.ndarray, rates: Rates) -> float:
-    """Seconds that a step needs at the machine's rates; `batch` are the unique nodes of the batch."""
+def bound(name: str, model: EmbeddingModel, batch: np.ndarray, positives: tuple[int, int], rates: Rates) -> float:
+    """Seconds that a step needs at the machine's rates.
+
+    `batch` are the unique nodes of the batch, and `positives` the numbers of unique users and items of its positives.
+    """
     edges = model.edges.heads if hasattr(model, "edges") else model.graph
     degree, n, dim = np.diff(edges.indptr), len(edges.indptr) - 1, model.users.shape[1]
     layers = LAYERS.get(name, 3)
-    of_users = int(np.searchsorted(batch, len(model.users)))
-    contrasted = of_users * len(model.users) + (len(batch) - of_users) * len(model.items)
+    others = positives if name == "xsimgcl" else (len(model.users), len(model.items))
+    contrasted = sum(own * other for own, other in zip(positives, others, strict=True))
     whole, some, tables, products = NEEDS[name](layers, contrasted / (n * dim))
     per_edge = 8 * layers * model.p.n_intents * degree.sum() / (n * dim) if name == "dgcf" else 0
     rows = whole * degree.sum() + some * degree[batch].sum()
@@ -353,7 +358,8 @@ def compare(name: str, X: sp.csr_array, graph: Graph, values: dict[str, int], gi
             if turn:  # the first compiles
                 seconds[side].append(taken)
     ours, recipes = (statistics.median(seconds.get(side, [float("nan")])) for side in ("product", "recipe"))
-    least = bound(name, model, np.concatenate([some, X.shape[0] + touched]), rates)
+    positives = len(some), len(items.unique())
+    least = bound(name, model, np.concatenate([some, X.shape[0] + touched]), positives, rates)
     label = " ".join([name, *(f"{key}={value}" for key, value in values.items())])
     apart = "noise" if name == "xsimgcl" else f"{difference:.1e}"
     quickest = min(seconds["product"])
