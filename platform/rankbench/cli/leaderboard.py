@@ -244,7 +244,12 @@ def _outcome(result: Result) -> str:
     )
 
 
-_NAMED = 12  # methods of a dataset that a plan names; more are "all", if no other dataset has more of them left
+_NAMED = 12  # methods of a dataset that a plan names
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _show_plan(todo: Agenda, json: bool) -> None:
@@ -257,9 +262,8 @@ def _show_plan(todo: Agenda, json: bool) -> None:
         facts = [{"budget": key[0], "dataset": key[1], "methods": names} for key, names in zip(rows, methods, strict=True)]
         print_json({"left": facts, "hours": sum(hours)})
         return
-    most = max((len(names) for names in methods), default=0)
     body = [
-        [f"{milestone:g} s", name, str(len(names)), f"{each:.2f}", "all" if len(names) == most > _NAMED else ", ".join(names)]
+        [f"{milestone:g} s", name, str(len(names)), f"{each:.2f}", _some(names)]
         for (milestone, name), names, each in zip(rows, methods, hours, strict=True)
     ]
     print_table(["budget", "dataset", "entries", "processor hours", "methods"], body, drop=("methods",))
