@@ -291,6 +291,8 @@ def test_the_command_fits_the_winning_row_and_says_on_what(results, monkeypatch,
         ({"datasets": FRAME, "methods": "ease", "seeds": 1.5}, "seeds: expected a whole number from 0, got 1.5"),
         ({"datasets": FRAME, "methods": "ease", "metric": "ndgc@5"}, r"ndgc.*did you mean ndcg"),
         ({"experiment": "demo", "datasets": FRAME}, "datasets: the experiment file says this"),
+        ({"experiment": "demo", "seeds": [0, 1]}, "seeds: the experiment file says this"),
+        ({"datasets": FRAME, "methods": "ease", "take_over": True}, "give --resume, too"),
         ({"experiment": "dmo"}, r"did you mean demo\.yaml\?"),
     ],
 )

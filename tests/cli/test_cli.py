@@ -154,8 +154,11 @@ def test_an_interrupt_that_a_library_swallowed_is_raised_again(monkeypatch):
         (["data", "fetch", "run"], "error: interrupted\n"),
         (
             ["--verbose", "sweep", "demo"],
-            "error: interrupted; finished runs are kept; the same command with --resume continues the sweep\n",
+            "error: interrupted; finished runs are kept; the same command with --resume continues the sweep if it had begun\n",
         ),
+        (["leaderboard", "--budget", "30s"], "error: interrupted; finished entries are kept; the same command goes on\n"),
+        (["leaderboard", "verify", "--draw", "20"], "error: interrupted\n"),
+        (["sweep", "demo", "--dry-run"], "error: interrupted\n"),
         ([], "error: interrupted\n"),
     ],
 )
@@ -239,6 +242,7 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["sweep", "dmo.yaml"], "dmo.yaml: no such experiment file; did you mean demo.yaml?"),
         (["sweep", "demo", "serch.trials=3"], "serch: unknown key; did you mean search?"),
         (["sweep", "demo", "--resume"], "demo: nothing to resume"),
+        (["evaluate", "synthetic", "lists.csv", "--no-track", "--tag", "a=b"], "leave out --tag and --run-name"),
         (["sweep", "demo", "--take-over"], "--take-over continues a sweep that another process runs; give --resume, too"),
         (["run", "synthetic", "ials", "--address", "127.0.0.1:99999"], "--address: expected a port between 1 and 65535"),
         (["sweep", "demo", "--address", "127.0.0.1:99999"], "--address: expected a port between 1 and 65535"),

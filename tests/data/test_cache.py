@@ -1,5 +1,6 @@
 """The cache: what is current, stale and unfinished, how large it is, and what cleaning removes."""
 
+import fcntl
 import json
 import os
 import time
@@ -7,6 +8,7 @@ import time
 import pytest
 from filelock import FileLock
 
+from rankbench.core.files import ABANDONED
 from rankbench.data import cache
 from rankbench.data.describe import curves, facts_of
 from rankbench.data.prepare import load
@@ -51,8 +53,14 @@ def test_unfinished_work_goes_when_it_is_old(dataset, environment):
     assert [entry.path for entry in unfinished] == [scratch]
     cache.clean(unfinished)
     assert scratch.exists()  # it may be in the making
-    old = time.time() - 2 * cache.STALE_AFTER
+    old = time.time() - 2 * ABANDONED
     os.utime(scratch, (old, old))
+    assert not cache.clean(unfinished)  # a file of it was just written
+    os.utime(scratch / "train.npy", (old, old))
+    handle = os.open(scratch, os.O_RDONLY)  # as a process does that prepares them, however slowly
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert not cache.clean(unfinished)
+    os.close(handle)
     assert sum(entry.n_bytes for entry in cache.clean(unfinished)) == 4
     assert not scratch.exists()
 

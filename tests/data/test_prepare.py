@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from rankbench.core.errors import DataError
 from rankbench.data import prepare as room
 from rankbench.data.cards import Step, load_card
-from rankbench.data.interactions import PARTS, Encoder, Interactions
+from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions
 from rankbench.data.prepare import Dataset, apply, load, prepare
+from rankbench.data.protocols.spec import protocols
+from rankbench.data.splits import split
 
 Row = tuple[int, int, float, int]  # user, item, value, time
 
@@ -95,6 +97,17 @@ def test_one_of_a_repeated_pair_is_kept(rows, keep, with_time):
     if not with_time:
         rows = [(*row[:3], 0) for row in rows]
     assert applied(rows, with_time, duplicates=keep) == deduplicated(rows, keep, with_time)
+
+
+def test_a_repeated_pair_counts_at_its_known_times_and_one_without_them_has_none():
+    """A pair without a time must not become the latest of all, which a temporal split would take for test."""
+    rows = [(1, 1, 1.0, NO_TIME), (1, 1, 1.0, 5), (1, 1, 1.0, 8), (2, 2, 1.0, NO_TIME), (2, 3, 1.0, 4)]
+    for keep, time in {"first": 5, "last": 8}.items():
+        data = apply(Step(duplicates=keep), interactions(rows))
+        assert data.time.tolist() == [time, NO_TIME, 4]
+        assert data.span.tolist() == [[5, 8], [NO_TIME, NO_TIME], [4, 4]]
+        with pytest.raises(DataError, match="1 interactions have no time"):
+            split(data.sorted(), protocols().get("temporal").spec(protocol="temporal"))
 
 
 def test_steps_run_in_the_cards_order(write, environment):

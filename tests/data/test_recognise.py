@@ -53,6 +53,7 @@ WHOLE = {
     "semicolons": ({"a.csv": text(";", ("User ID", "Item ID", "Rating", "TS"))}, "a.csv", "delimited"),
     "no-header": ({"a.dat": text("|")}, "a.dat", "delimited"),
     "user-item-time": ({"a.tsv": text("\t", rows=[(u, i, t) for u, i, _, t in ROWS])}, "a.tsv", "delimited"),
+    "user-item-time-value": ({"a.tsv": text("\t", rows=[(u, i, t, v) for u, i, v, t in ROWS])}, "a.tsv", "delimited"),
     "json": ({"reviews.json": REVIEWS}, "reviews.json", "json-lines"),
     "parquet": ({"a.parquet": parquet(**COLUMNS)}, "a.parquet", "parquet"),
     "one-in-a-zip": ({"a.zip": zipped({"x/a.csv": text(",", PLAIN), "__MACOSX/a": b""})}, "a.zip", "delimited"),
@@ -226,6 +227,11 @@ AT = {"header": False, "user": 0, "item": 1}
         ({"x": text(" ")}, ["--user", "1", "--item", "0"], {"separator": " ", "header": False, "user": 1, "item": 0}, 12),
         ({"x": text(",", ("buyer", "sku"), IDS)}, BUYER, {"user": "buyer", "item": "sku"}, 9),
         ({"x": text(",", PLAIN)}, ["--user", "1", "--item", "0"], {"user": "item", "item": "user"}, 12),
+        # Positions do not say whether there is a header.
+        (
+            *({"x": text(",", ("customer_id", "n", "sku"), [(u, "17", i) for u, i in IDS])}, ["--user", "0", "--item", "2"]),
+            *({"user": "customer_id", "item": "sku"}, 9),
+        ),
         # Ids of which some have no digits can stand in the first line.
         ({"x": text(",", ("anna", "bread"), [("bob", "milk1"), *IDS])}, [], {"separator": ",", **AT}, 11),
         ({"x": text(",", (), IDS)}, [], {"separator": ",", **AT}, 9),
@@ -280,7 +286,7 @@ def test_the_columns_are_found_or_given(files, words, read, n_users, environment
         ({"x.csv": b"\xff\xfeu\x00s\x00"}, ["x.csv"], "not utf-8 but utf-16"),
         ({"x.csv": b"user,item\n\xe9,2\n"}, ["x.csv"], "x.csv:2: not utf-8 text"),
         ({"x.csv": text(",", ("buyer", "sku", "n"))}, ["x.csv"], "Say so by --user and --item; columns: buyer, sku, n"),
-        ({"x.csv": text(",", ("buyer", "sku"), IDS)}, ["x.csv"], "which columns are user and item?"),
+        *(({"x.csv": text(end, ("buyer", "sku"), IDS)}, ["x.csv"], "which columns are user and item?") for end in ",\t"),
         *(
             ({"x.csv": text(end, ("shopper", "sku"), [row[:2] for row in ROWS])}, ["x.csv"], "columns: shopper, sku")
             for end in ",\t;"

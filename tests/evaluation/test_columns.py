@@ -52,7 +52,8 @@ def some_holdout(rng, n_users, n_items):
     part[0, rng.integers(n_items)] = 1
     excluded = csr(part == 2) if rng.random() < 0.5 else None
     users = rng.permutation(n_users).astype(np.int32)
-    return Holdout(users, csr(part == 0), csr(part == 1), excluded, filter_seen=bool(rng.random() < 0.8))
+    about = {"filter_seen": bool(rng.random() < 0.8), "cold_users": str(rng.choice(["keep", "drop"]))}
+    return Holdout(users, csr(part == 0), csr(part == 1), excluded, **about)
 
 
 def some_pair(rng, n_items, dtype, C=None, ties=False):

@@ -306,6 +306,9 @@ def test_items_of_a_history_that_are_not_known_are_counted(card, environment):
     assert "unknown user id 'eve'" in said[1]
     with pytest.raises(ConfigError, match="unknown user id 'eve'"):
         model.recommend_new(met, 2, unknown="error")
+    # A column of categories keeps those of the rows that were left out.
+    kept = met.astype({"user": "category"})[:1]
+    pd.testing.assert_frame_equal(model.recommend_new(kept, 2, unknown="error"), popular[:2])
 
 
 def test_an_id_is_never_rounded(environment):

@@ -82,6 +82,10 @@ def test_a_page_is_not_recommended_to_itself(environment, tmp_path, self_candida
         for filter_seen in (True, False):
             lists = each.recommend(each.users.to_pylist(), 20, filter_seen)
             assert (lists["user"] == lists["item"]).any() == self_candidate
+            # Nor as one that is new to the model, of which all that is known is some of its links.
+            few = pd.DataFrame(links[::3], columns=["user", "item"])
+            lists = each.recommend_new(few, 20, filter_seen)
+            assert (lists["user"] == lists["item"]).any() == self_candidate
 
 
 def in_time(cold_users, environment):

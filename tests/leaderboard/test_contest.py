@@ -121,7 +121,9 @@ def test_all_races_reach_a_milestone_before_one_goes_on(home, monkeypatch, best,
     names = tuple(dict.fromkeys(each.entrant.name for each in left))
     todo = Plan(tuple(left), 0, {}, best, names, ("synthetic",))
     assert sum(each.seconds for each in todo.everything(RULES)) == (400 if best is None else 40 + 20 + 70)
-    run(todo, RULES, Environment.from_env(), machine, on_anew=lambda each: anew.append((each.entrant.name, each.milestone)))
+    run(
+        todo, RULES, Environment.from_env(), machine, on_anew=lambda each, why: anew.append((each.entrant.name, each.milestone))
+    )
     if best:  # random is worse than popularity, and ials and ease have no result at 10 s
         assert order[4:] == [("popularity", 30.0)]
         return

@@ -14,7 +14,7 @@ from rankbench.leaderboard.results import POINTS, Leaderboard, Result, thinned, 
 from .entries import entry
 
 
-def result(entrant="ease", allowed="30s/M", **other):
+def result(entrant="ease", allowed="30s", **other):
     return entry("lastfm", entrant, allowed=allowed, budget=12.5, **other)
 
 
@@ -70,7 +70,7 @@ def test_what_decides_a_result_is_part_of_its_key(tmp_path, change):
     [
         (('"lastfm"', '"../../x"'), "lastfm.entries.jsonl:1: dataset: String should match"),
         (('"ease"', '"../ease"'), "lastfm.entries.jsonl:1: entrant: String should match"),
-        (('"30s/M"', '"../x"'), "lastfm.entries.jsonl:1: allowed: String should match"),
+        (('"30s"', '"../x"'), "lastfm.entries.jsonl:1: allowed: String should match"),
         (('"budget": 12.5', '"budget": 0'), "lastfm.entries.jsonl:1: budget: Input should be greater than 0"),
         (('"threads": 1', '"threads": 0'), "lastfm.entries.jsonl:1: threads: Input should be greater than or equal to 1"),
         (
@@ -126,7 +126,7 @@ def test_users_without_a_history_are_stored_and_named_where_there_are_any(tmp_pa
         for entrant in ("ease", "bpr"):
             results.add(replace(result(entrant), dataset=dataset, metrics=metrics, users=users))
     assert "without_history" not in (tmp_path / "store" / "lastfm.entries.jsonl").read_text()
-    lines = Board(tuple(Leaderboard(tmp_path / "store").all(Result)), "30s/M", "ndcg@20").conclusions()
+    lines = Board(tuple(Leaderboard(tmp_path / "store").all(Result)), "30s", "ndcg@20").conclusions()
     assert [line for line in lines if "history" in line] == [
         "Users without a history, who are measured as `cold_users` in the card says: 1,285 on steam."
     ]

@@ -30,7 +30,7 @@ def filled(folder):
     results = Leaderboard(folder)
     for dataset in ("ml", "lastfm", "wiki", "beauty", "games"):
         noise = RNG.random(300)
-        for allowed, seconds in (("30s/M", 12.0), ("10s", 10.0)):
+        for allowed, seconds in (("12s", 12.0), ("10s", 10.0)):
             for entrant, quality in QUALITY.items():
                 lost = entrant == "random" and dataset == "ml"
                 quality = 0.05 if (entrant, dataset) == ("sl", "wiki") else quality
@@ -49,7 +49,7 @@ def filled(folder):
 
 
 def boards_of(results):
-    return [Board(tuple(e for e in results.all(Result) if e.allowed == name), name, "ndcg@20") for name in ("30s/M", "10s")]
+    return [Board(tuple(e for e in results.all(Result) if e.allowed == name), name, "ndcg@20") for name in ("12s", "10s")]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def site(tmp_path_factory):
 def test_the_standings_alone_are_one_page_with_its_pictures(tmp_path):
     page, *pictures = write_summary(tmp_path / "standings.md", boards_of(filled(tmp_path / "store")), {})
     text = page.read_text()
-    assert text.startswith("# Leaderboard\n\n**4 methods on 5 datasets, 30s/M each") and "| sl " in text
+    assert text.startswith("# Leaderboard\n\n**4 methods on 5 datasets, 12s each") and "| sl " in text
     assert len(pictures) == 4 and all(f"]({path.name})" in text and path.is_file() for path in pictures)
     # There are no other pages, and a reason from outside, which is one of the entries, is not shown.
     assert not re.findall(r"(?<!!)\[[^]]*\]\(", text) and "script" not in text
@@ -78,7 +78,7 @@ def test_every_link_leads_to_a_page(site):
 
 def test_the_index_says_what_the_board_says(site):
     text = site["index.html"].read_text()
-    assert "4 methods on 5 datasets, 30s/M each" in text and text.count("<figure>") == 2
+    assert "4 methods on 5 datasets, 12s each" in text and text.count("<figure>") == 2
     assert "Where methods do well" in text and 'id="explorer"' in text and '"families":["gradient","softmax"]' in text
     assert 'id="explorer"' not in (other := site["budget-10s.html"].read_text()) and other.count("<figure>") == 4
     # Nothing is loaded from elsewhere, and no text becomes markup.
@@ -111,7 +111,7 @@ def test_verdicts_travel_with_the_store_and_those_of_other_entries_do_not_count(
 
 def test_the_data_are_complete(site):
     rows = [*csv.DictReader(site["entries.csv"].open())]
-    assert len(rows) == 40 and {row["budget"] for row in rows} == {"30s/M", "10s"}
+    assert len(rows) == 40 and {row["budget"] for row in rows} == {"12s", "10s"}
     assert sum(row["ndcg@20"] == "" for row in rows) == 2
 
 

@@ -78,6 +78,8 @@ def test_wrong_names_and_other_data(store, verify):
     assert "synthetic/bpr: " in verify("synthetic/bpr", code=2)
     assert "has no such entry" in verify("synthetic/ials/30s", code=2)
     (entry,) = [each for each in store.lines(Result, "synthetic") if each.entrant == "ease"]
-    store.add(replace(entry, card="0" * 64))
+    store.add(replace(entry, card="0" * 64, started_at="2020"))  # of the data before
+    assert [each["verdict"] for each in verify("synthetic/ease")["entries"]] == ["equal"]
+    store.add(replace(entry, card="0" * 64, started_at="2999"))
     store.add(replace(entry, status="failed", metrics={}, reason="no memory", card="1" * 64))
     assert "synthetic/ease/1s: the card of synthetic is another one" in verify("synthetic/ease", code=1 + 1)

@@ -70,7 +70,7 @@ def test_all_writes_the_index_and_survives_a_broken_file(home, capsys, monkeypat
     folder = home / "results" / "reports"
     assert (folder / "my-table" / "report.html").is_file() and (folder / "index.html").is_file()
     assert "broken.yaml: datasets: missing" in next(each["why"] for each in content["experiments"] if each["name"] == "broken")
-    assert _main(["report", "my-table", "--all"]) == 2
+    assert _main(["report", "my-table", "--all"]) == _main(["report", "--all", "--format", "latex"]) == 2
 
 
 @pytest.fixture

@@ -86,6 +86,8 @@ def test_slim_is_the_elastic_net_of_scikit_learn(alpha, rho):
         peer = ElasticNet(alpha=alpha, l1_ratio=rho, positive=True, fit_intercept=False, tol=1e-12, max_iter=100_000)
         assert_allclose(W[:, j], peer.fit(others, X[:, j]).coef_, atol=1e-6)
     assert (W > 0).any() and not W[7].any() and not W[:, 7].any()
+    # Users who are held out, whose rows are empty, do not change the penalty.
+    assert_array_equal(fitted(slim, np.vstack([X, np.zeros_like(X[:50])]), SLIM(alpha, rho, 60, 10_000, 1e-9)), W)
 
 
 @settings(max_examples=25)
@@ -93,7 +95,7 @@ def test_slim_is_the_elastic_net_of_scikit_learn(alpha, rho):
 def test_no_weight_of_slim_can_be_moved_to_a_better_place(X, alpha, rho):
     """The conditions of Karush, Kuhn and Tucker: no slope at a weight above zero, and none downward at zero."""
     W = fitted(slim, X, SLIM(alpha, rho, 7, 10_000, 1e-10)).astype(float)
-    slope = X.T @ (X @ W - X) / len(X) + alpha * rho + alpha * (1 - rho) * W
+    slope = X.T @ (X @ W - X) / max(X.any(axis=1).sum(), 1) + alpha * rho + alpha * (1 - rho) * W
     inside = W > 1e-6
     np.fill_diagonal(slope, 0)
     assert (W >= 0).all() and not np.diagonal(W).any()

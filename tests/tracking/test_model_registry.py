@@ -63,7 +63,7 @@ def test_a_batch_does_not_fail_for_one_user_and_histories_fold_in(registered, mo
     loaded, model = mlflow.pyfunc.load_model("models:/shop/1"), load(root / "model")
     user, items = model.users[3].as_py(), model.items.slice(4, 3).to_pylist()
     new = model.recommend_new(pd.DataFrame({"user": ["x"] * 3, "item": items}), 4)["item"].tolist()
-    request = pd.DataFrame({"user": [user, 987654, 7], "history": [None, None, [*items, 10**9]]})
+    request = pd.DataFrame({"user": [user, 987654, 7], "history": [None, [], [*items, 10**9]]})
     answer = loaded.predict(request, params={"k": 4})
     assert answer["user"].tolist() == [user] * 4 + [7] * 4
     assert answer["item"].tolist() == model.recommend([user], 4)["item"].tolist() + new

@@ -25,7 +25,7 @@ def trained(X, loss, whole_tables, epochs=2, **values):
 
 
 def assert_same_fit(X, loss, rtol=1e-9, **values):
-    (losses, trainer), (expected, other) = (trained(X, loss, whole, **values) for whole in (False, True))
+    (losses, trainer), (expected, other) = (trained(X, loss, whole, epochs=3, **values) for whole in (False, True))
     np.testing.assert_allclose(losses, expected, rtol=rtol)
     for table, of_other in zip(trainer.learner.vectors(), other.learner.vectors(), strict=True):
         np.testing.assert_allclose(table.detach(), of_other.detach(), rtol=rtol, atol=rtol)
@@ -46,6 +46,7 @@ def test_steps_are_those_of_whole_tables(n_layers, decay):
         ("debiased-infonce", {}),
         ("sl-at-k", {}),
         ("mine-plus", {"batch_size": 5}),
+        ("advinfonce", {"T_adv": 2, "weight_decay": 0.1}),
     ],
     ids=str,
 )

@@ -49,7 +49,14 @@ def test_learned_thresholds_end_at_the_quantiles_of_all_scores(name, sampling, X
 
 
 @pytest.mark.parametrize(
-    "values", [{"model": "xsimgcl"}, {"model": "sgl"}, {"weight_decay": 0.1, "decay": "batch"}, {}], ids=str
+    "values",
+    [
+        *({"model": name} for name in ("xsimgcl", "sgl", "lightgcn")),
+        {"model": "lightgcn", "weight_decay": 0.1},
+        {"weight_decay": 0.1, "decay": "batch"},
+        {},
+    ],
+    ids=str,
 )
 def test_the_model_rests_while_the_adversary_learns(values, X):
     trainer = trainer_of(X, "advinfonce", T_adv=2, **values)

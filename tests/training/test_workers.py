@@ -121,14 +121,14 @@ def test_the_same_workers_have_the_same_bits_again():
         np.testing.assert_array_equal(a.encoder.items.detach(), b.encoder.items.detach())
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_a_fit_goes_on_with_another_number_of_workers(size):
+@pytest.mark.parametrize(("before", "size", "model"), [(2, 1, "mf"), (2, 3, "mf"), (2, 1, "lightgcn"), (1, 2, "lightgcn")])
+def test_a_fit_goes_on_with_another_number_of_workers(before, size, model):
     X = interactions()
-    _, _, means, _ = run(X, "talos", epochs=3)
-    arrays = together(2, lambda ring: run(X, "talos", ring, epochs=2)[0].arrays())[0]
+    _, _, means, _ = run(X, "talos", epochs=3, model=model)
+    arrays = together(before, lambda ring: run(X, "talos", ring, epochs=2, model=model)[0].arrays())[0]
 
     def resumed(ring):
-        trainer = Trainer(X, params("talos"), losses().get("talos"), 0, np.float64, "cpu", ring)
+        trainer = Trainer(X, params("talos", model=model), losses().get("talos"), 0, np.float64, "cpu", ring)
         trainer.restore(arrays)
         return trainer.epoch(3, 1.0)
 

@@ -52,9 +52,13 @@ def leaderboard(options: LeaderboardOptions, *, environment: Environment | None 
         raise ConfigError(str(error).removeprefix("--")) from None
     compete(todo, environment, options.address)
     stores = todo.stores
-    foreign = [*stores.public.all(Foreign)]
+    lines, foreign = stores.all(), [*stores.public.all(Foreign)]
+    # Datasets that are not available, and methods that another call runs, have no lines.
+    datasets = {each.dataset for each in lines} & {*todo.plan.datasets}
+    methods = {each.entrant for each in lines} & {*todo.plan.entrants}
+    options = replace(options, datasets=sorted(datasets), methods=sorted(methods))
     of = sources(environment)
-    return boards(options, stores.all(), stores.public.folder, of, budget, options.metric, options.threads, foreign)[0]
+    return boards(options, lines, stores.public.folder, of, budget, options.metric, options.threads, foreign)[0]
 
 
 def _words(argument: str, given: str | Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from rankbench.core.attempts import FolderAttempt, StoredAttempt
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError, require
 from rankbench.core.files import require_writable
+from rankbench.core.replica import CHECKSUMS
 from rankbench.data.cards import Card, load_card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set, require_within
@@ -183,7 +184,8 @@ def _write(
     # Compared by their durations, because two runs may start in the same second.
     earlier = read_record(folder)
     kept = earlier.seconds != record.seconds
-    if isinstance(attempt, StoredAttempt) and not kept:
+    # A kept record without checksums is not in the store: its upload failed.
+    if isinstance(attempt, StoredAttempt) and (not kept or not (folder / CHECKSUMS).is_file()):
         store_run(folder, attempt)
         if aside:
             store_run(aside, attempt)

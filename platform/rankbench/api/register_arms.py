@@ -6,6 +6,7 @@ Final runs keep no model. Each is fitted again, which gives the scores of its fi
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,7 +60,7 @@ def register_arms(
                 model.save(folder := Path(scratch) / "model")
                 found.append(register(folder, name, environment, labels, about, metrics, model_card(stored, table, row)))
         except RankbenchError as error:
-            again = f"rankbench fit --from {stored.about.id} '{row.arm}' --register '{name}'"
+            again = shlex.join(["rankbench", "fit", row.dataset, "--from", stored.about.id, row.arm, "--register", name])
             warn(f"{row.arm} on {row.dataset} was not registered: {error}; `{again}` does it")
     return found
 

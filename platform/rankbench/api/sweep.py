@@ -38,10 +38,10 @@ def sweep(
     datasets: Any = None,
     methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
     params: Mapping[str, Any] | None = None,
-    metric: str = "ndcg@20",
-    trials: int = 10,
-    seeds: int | Sequence[int] = 0,
-    name: str = NO_FILE,
+    metric: str | None = None,
+    trials: int | None = None,
+    seeds: int | Sequence[int] | None = None,
+    name: str | None = None,
     changes: Mapping[str, Any] | None = None,
     options: SweepOptions,
     progress: bool = True,
@@ -62,16 +62,16 @@ def sweep(
     params
         Values or search spaces for all methods that have the parameter, such as {"epochs": 20}.
     metric
-        The metric, with its cutoff, by which settings are chosen on validation.
+        The metric, with its cutoff, by which settings are chosen on validation. By default ndcg@20.
     trials
-        The number of draws for each method with random parameters.
+        The number of draws for each method with random parameters. By default 10.
     search
         "registry" searches a method without a range in the ranges that `rankbench methods NAME` lists, its defaults first;
         "none" measures it as it is given. By default, an experiment file decides itself, and without a file it is "registry".
     extend
         Whether a parameter whose best value is at the end of its range is tried beyond it.
     seeds
-        The seeds of the final runs.
+        The seeds of the final runs. By default 0 alone.
     name
         The name in the results folder and in MLflow, where a sweep without one is in an experiment named after its datasets.
     changes
@@ -100,6 +100,7 @@ def sweep(
     changes = plain_mapping("changes", changes) | options.keys
     if experiment is not None:
         given = {"datasets": datasets, "methods": methods, "params": params}
+        given |= {"metric": metric, "trials": trials, "seeds": seeds, "name": name}
         for argument, value in given.items():
             require(value is None, f"{argument}: the experiment file says this; use changes={{...}} to replace its values")
         path = experiment_file(Path(experiment), environment)
@@ -110,11 +111,15 @@ def sweep(
             raise ConfigError("sweep: give an experiment, or datasets and methods such as ['bpr', 'sl']")
         ranges = "none" if options.chosen else "registry"
         content = {
-            "name": name,
+            "name": NO_FILE if name is None else name,
             "datasets": [_entry(each, environment) for each in _as_list(datasets)],
             "params": plain_mapping("params", params),
-            "search": {"choose": {"metric": metric}, "trials": plain(trials), "ranges": ranges},
-            "final": {"seeds": _seeds(seeds)},
+            "search": {
+                "choose": {"metric": "ndcg@20" if metric is None else metric},
+                "trials": 10 if trials is None else plain(trials),
+                "ranges": ranges,
+            },
+            "final": {"seeds": _seeds(0 if seeds is None else seeds)},
         } | _arms(plain(methods))
         source = "sweep"
         spec = with_question(by_name(validate(ExperimentSpec, override(content, changes), source), environment, source))

@@ -76,7 +76,7 @@ def main() -> None:
     """Entry point: every failure is one line on stderr and an exit code (2 input, 3 numeric, 4 cluster, 5 storage)."""
     if VARIABLE in os.environ:
         sys.exit(answer(app))
-    watch(_CONTINUATIONS.get(_command(sys.argv[1:]), ""))
+    watch(_continuation(sys.argv[1:]))
     guard()
     sys.exit(ended(lambda: _main(sys.argv[1:])))
 
@@ -138,22 +138,24 @@ _ITERATIONS = "the same command with --resume continues from the last saved iter
 _CONTINUATIONS = {  # command → how a stopped command can be continued
     "run": _ITERATIONS,
     "fit": _ITERATIONS,
-    "sweep": "finished runs are kept; the same command with --resume continues the sweep",
+    "sweep": "finished runs are kept; the same command with --resume continues the sweep if it had begun",
     "reproduce": "finished fits are kept; the same command goes on",
     "leaderboard": "finished entries are kept; the same command goes on",
 }
+_WITHOUT = {"status", "stop", "pages", "show", "page", "verify"}  # commands beside them that keep nothing
 
 
 def _stopped(words: list[str]) -> int:
     terminated = bool(SIGNALS) and SIGNALS[0] == signal.SIGTERM
     what = "terminated" if terminated else "interrupted"
-    command = _command(words)
-    message = f"{what}; {_CONTINUATIONS[command]}" if command in _CONTINUATIONS else what
-    return _fail(message, 143 if terminated else 130, words)
+    then = _continuation(words)
+    return _fail(f"{what}; {then}" if then else what, 143 if terminated else 130, words)
 
 
-def _command(words: list[str]) -> str:
-    return next((word for word in words if not word.startswith("-")), "")
+def _continuation(words: list[str]) -> str:
+    """How what these words of a command begin can be continued; empty if it cannot, or if there is nothing to continue."""
+    command, second, *_ = [*(word for word in words if not word.startswith("-")), "", ""]
+    return "" if second in _WITHOUT or "--dry-run" in words else _CONTINUATIONS.get(command, "")
 
 
 def _fail(message: str, code: int, words: list[str]) -> int:

@@ -21,10 +21,11 @@ from rankbench.cli.version import described_version
 from rankbench.core.environment import Environment
 from rankbench.core.errors import RankbenchError
 from rankbench.core.extras import EXTRAS, PURPOSES, install_command, installed
+from rankbench.core.files import ABANDONED
 from rankbench.core.memory import available_memory
 from rankbench.core.redaction import reason, without_password
 from rankbench.core.threads import available_cpus
-from rankbench.data.cache import STALE_AFTER, entries
+from rankbench.data.cache import entries
 from rankbench.data.cards import card_names, load_card
 from rankbench.tracking.address import is_server, sqlite_file, tracking_uri
 from rankbench.tracking.delivery import check as tracking_problem
@@ -202,7 +203,7 @@ def cache(environment: Environment) -> Iterator[Check]:
 def leftovers(environment: Environment) -> Iterator[Check]:
     """Find unfinished files that killed processes left in the results folder."""
     scratch = [*environment.results.glob(".tmp-*"), *environment.results.glob("*/.tmp-*")]
-    old = [path for path in scratch if _age(path) > STALE_AFTER]
+    old = [path for path in scratch if _age(path) > ABANDONED]
     if old:
         yield Check(
             "warn", "leftovers", f"{len(old)} unfinished files or folders, such as {old[0]}", "delete them; no run needs them"

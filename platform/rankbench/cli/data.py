@@ -305,7 +305,9 @@ def clean(
     if yes:
         out.print(f"{freed / 1e6:,.1f} MB freed")
     elif chosen:
-        out.print(f"{removable / 1e6:,.1f} MB can be removed: rankbench data clean {'--all ' * everything}--yes")
+        out.print(
+            f"{removable / 1e6:,.1f} MB can be removed: rankbench data clean {'--all ' * everything}{'--own ' * own}--yes"
+        )
 
 
 def _fate(wanted: bool, removed: bool) -> str:

@@ -28,7 +28,7 @@ def evaluate(
     from rankbench.tracking.record import record_content
 
     environment = Environment.from_env()
-    labels = Labels.from_env("rankbench evaluate", tag or (), run_name) if options.track else None
+    labels = Labels.if_tracked(options.track, "rankbench evaluate", tag, run_name)
     made = record_lists(options, environment, labels)
     if json:
         content = record_content(made.record)

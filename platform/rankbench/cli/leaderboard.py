@@ -66,15 +66,13 @@ def run(
     command, or one with a larger budget, goes on where it ended.
     """
     from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
     from rankbench.leaderboard.agenda import agenda, compete
     from rankbench.leaderboard.tracked import sink_of
     from rankbench.tracking.labels import Labels
 
     environment = Environment.from_env()
-    require(track or not tag, "--no-track: no MLflow run is made; leave out --tag")
-    labels = Labels.from_env("rankbench leaderboard", tag or ())
-    sink = sink_of(environment, labels, lambda line: err.print(f"warning: {line}")) if track else None
+    labels = Labels.if_tracked(track, "rankbench leaderboard", tag)
+    sink = sink_of(environment, labels, lambda line: err.print(f"warning: {line}")) if labels else None
     phase = "looking at datasets" if dry_run else "preparing datasets"
     with phase_progress() as progress:
         todo = agenda(options, environment, lambda name, done, total: progress(phase, done, total), dry_run)
@@ -178,13 +176,18 @@ class _View:
     """A line on stderr for each entry that ends or is left to another command, and what they were."""
 
     def __init__(self, todo: Agenda, quiet: bool):
-        self.quiet, self.begun = quiet, time.monotonic()
-        self.left = [each.without_result(todo.rules) for each in todo.plan.everything(todo.rules)]
+        self.todo, self.quiet, self.begun, self.milestone = todo, quiet, time.monotonic(), 0.0
+        self.left: list[Result] = []
         self.results: list[Result] = []
         self.others: list[Entry] = []
 
     def done(self, result: Result) -> None:
         self.results.append(result)
+        if result.budget != self.milestone:  # which entrants go on until it is known by now
+            self.milestone = result.budget
+            planned = [each.without_result(self.todo.rules) for each in self.todo.plan.everything(self.todo.rules)]
+            failed = [each for each in self.results if each.status == "failed"]
+            self.left = [each for each in planned if not any(each.continues(other) for other in failed)]
         over = result.over or result.status == "failed"  # then the race does not go on
         self.left = [
             each for each in self.left
@@ -198,9 +201,8 @@ class _View:
         self.others.append(entry)
         self._say(f"{entry.entrant.name} on {entry.card.name}: skipped: another command is running it, or has")
 
-    def anew(self, entry: Entry) -> None:
-        where = f"{entry.entrant.name} on {entry.card.name}"
-        self._say(f"{where}: a new race begins, because what was saved of the earlier one is not in the results folder")
+    def anew(self, entry: Entry, why: str) -> None:
+        self._say(f"{entry.entrant.name} on {entry.card.name}: a new race begins, because {why}")
 
     def _say(self, line: str) -> None:
         if not self.quiet:
@@ -256,14 +258,18 @@ def _show_plan(todo: Agenda, json: bool) -> None:
     rows: dict[tuple[float, str], list[Entry]] = {}
     for each in todo.plan.everything(todo.rules):
         rows.setdefault((each.milestone, each.card.name), []).append(each)
+    known = {each: todo.plan.best is None or not todo.plan.until(before(each), todo.rules) for each in todo.plan.milestones}
     methods = [[each.entrant.name for each in entries] for entries in rows.values()]
     hours = [sum(each.seconds for each in entries) / 3600 for entries in rows.values()]
     if json:
-        facts = [{"budget": key[0], "dataset": key[1], "methods": names} for key, names in zip(rows, methods, strict=True)]
+        facts = [
+            {"budget": key[0], "dataset": key[1]} | ({"methods": names} if known[key[0]] else {"best": todo.plan.best})
+            for key, names in zip(rows, methods, strict=True)
+        ]
         print_json({"left": facts, "hours": sum(hours)})
         return
     body = [
-        [f"{milestone:g} s", name, str(len(names)), f"{each:.2f}", _some(names)]
+        [f"{milestone:g} s", name, str(len(names)), f"{each:.2f}", _some(names) if known[milestone] else "the best ones"]
         for (milestone, name), names, each in zip(rows, methods, hours, strict=True)
     ]
     print_table(["budget", "dataset", "entries", "processor hours", "methods"], body, drop=("methods",))

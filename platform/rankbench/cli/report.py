@@ -74,7 +74,8 @@ def report(
     if to is not None:
         require_writable(to)
     if all:
-        require(what is None and metrics is None, "--all: reports every experiment; leave out the sweep or file and --metrics")
+        alone = what is None and metrics is None and format == "table"
+        require(alone, "--all: reports every experiment; leave out the sweep or file, --metrics and --format")
         _index(to, environment, json)
         return
     stored = find(what, environment)

@@ -42,7 +42,6 @@ def run(*, options: RunOptions, tag: Tags = None, run_name: RunName = None, json
     from rankbench.api.record_run import plan_run, record_run
     from rankbench.cli.plan_of_fit import require_both, show_plan
     from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
     from rankbench.core.threads import require_threads
     from rankbench.tracking.labels import Labels
     from rankbench.tracking.record import record_content
@@ -51,9 +50,7 @@ def run(*, options: RunOptions, tag: Tags = None, run_name: RunName = None, json
     environment = Environment.from_env()
     if options.threads is not None:
         require_threads(options.threads, "--threads")
-    labels_without_run = not options.track and (tag or run_name)
-    require(not labels_without_run, "--no-track: no MLflow run is made; leave out --tag and --run-name")
-    labels = Labels.from_env("rankbench run", tag or (), run_name) if options.track else None
+    labels = Labels.if_tracked(options.track, "rankbench run", tag, run_name)
     planned = plan_run(options, environment)
     if options.nodes is not None:
         show_plan(planned.card, planned.config, options.dtype, options.nodes, json)

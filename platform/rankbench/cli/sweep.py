@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,18 +94,25 @@ def _show_results(request: SweepRequest, folder: Path, table: Table, failed: int
     from rankbench.schema.stored_sweep import ChosenFile, read_file
 
     used = read_file(folder / "chosen.json", ChosenFile).used
-    print_json(as_json(table) | {"folder": str(folder), "used": used}) if json else show_table(table)
-    if failed:
-        raise ClusterError(f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them")
+    problem = f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them" if failed else ""
     if json:
+        about = {"error": problem, "exit_code": ClusterError.exit_code} if failed else {}
+        print_json(as_json(table) | {"folder": str(folder), "used": used} | about)
+        if failed:  # raised, it would be a second object on stdout
+            print(f"error: {problem}", file=sys.stderr)
+            raise typer.Exit(ClusterError.exit_code)
         return
+    show_table(table)
+    if failed:
+        raise ClusterError(problem)
     if request.address and used:
         shares = ", ".join(f"{share:.0%} in the {stage} stage" for stage, share in used.items())
         out.print(f"\ntrials held {shares} of the processors' time")
     store = request.environment.results_store
     stored = f"\nstored   {store}/sweeps/{folder.name}" if store else ""
     out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records{stored}\nbrowse   {program()} ui")
-    out.print(f"model    {program()} fit --from {folder.name} ROW")
+    dataset = "DATASET " * (len({row.dataset for row in table.rows}) > 1)
+    out.print(f"model    {program()} fit {dataset}--from {folder.name} ROW")
 
 
 SweepName = Annotated[

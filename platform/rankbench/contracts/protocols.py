@@ -43,12 +43,14 @@ def labels_of(protocol: Protocol, seed: int = 0) -> tuple[Interactions, np.ndarr
 
 
 @CONTRACT.check(
-    "every parameter has a default and a description",
+    "every parameter has a default and can be written down and read again",
     "inherit SplitSpec or CarvedValid, and give each field as Field(default, description=...)",
 )
 def parameters_are_described(protocol: Protocol) -> None:
     spec = protocol.spec(protocol=protocol.name)
-    expect(protocol.spec.model_validate(spec.model_dump()) == spec, "the parameters do not survive a round trip")
+    expect(
+        protocol.spec.model_validate(spec.model_dump()) == spec, "the parameters that are read are not those that were written"
+    )
 
 
 @CONTRACT.check(

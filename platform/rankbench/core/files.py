@@ -134,14 +134,20 @@ def _sweep_abandoned(folder: Path) -> None:
     """Remove scratch files of killed processes in `folder`, once per process because a folder may have thousands of entries."""
     for scratch in folder.glob(f"{SCRATCH}*"):
         with suppress(OSError):
-            newest = max(path.lstat().st_mtime for path in (scratch, *scratch.rglob("*")))
-            if time.time() - newest < ABANDONED:
-                continue
-            if not scratch.is_dir():
-                scratch.unlink()
-            elif (handle := _lock(scratch)) is not None:
-                shutil.rmtree(scratch, ignore_errors=True)
-                os.close(handle)
+            remove_abandoned(scratch)
+
+
+def remove_abandoned(scratch: Path) -> bool:
+    """Remove a scratch file or folder, and return True, unless a process may still write it. Raises OSError if it is gone."""
+    newest = max(path.lstat().st_mtime for path in (scratch, *scratch.rglob("*")))
+    if time.time() - newest < ABANDONED:
+        return False
+    if not scratch.is_dir():
+        scratch.unlink()
+    elif (handle := _lock(scratch)) is not None:
+        shutil.rmtree(scratch, ignore_errors=True)
+        os.close(handle)
+    return not scratch.exists()
 
 
 def make_folder(folder: Path) -> None:

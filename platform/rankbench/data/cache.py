@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from rankbench.core.environment import Environment
+from rankbench.core.files import remove_abandoned
 from rankbench.data import checksums, own
 from rankbench.data.prepare import code_version
-
-STALE_AFTER = 3600  # seconds; an unfinished folder that is younger may still be written
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,8 @@ def clean(chosen: list[Entry]) -> list[Entry]:
     """Remove these entries, except those that a running process is writing. Returns the removed ones."""
     removed = []
     for entry in chosen:
-        if entry.kind == "unfinished" and time.time() - entry.path.stat().st_mtime < STALE_AFTER:
+        if entry.kind == "unfinished":
+            removed += [entry] * remove_abandoned(entry.path)
             continue
         lock = entry.path.parent / f".{entry.path.name}.lock"
         try:

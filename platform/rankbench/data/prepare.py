@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int | None], None]
 
+_LAST = np.iinfo(np.int64).max  # a time after all others
 RAW_GONE = "raw file is missing; its checksum was verified when the data were prepared"
 
 
@@ -299,7 +300,9 @@ def apply(step: Step, data: Interactions, source: str = "prepare") -> Interactio
 
 def _deduplicate(data: Interactions, keep: str) -> Interactions:
     """Keep one interaction per pair: the first or last in time (without times, in the file), or that with the largest value."""
-    rank = data.time if data.time is not None and keep != "max" else data.value if keep == "max" else np.arange(len(data))
+    rank = data.value if keep == "max" else data.time if data.time is not None else np.arange(len(data))
+    if keep == "first" and data.time is not None:
+        rank = np.where(rank == NO_TIME, _LAST, rank)  # of a pair, the first one whose time is known
     order = np.lexsort((np.arange(len(data)), rank, data.item, data.user))
     user, item = data.user[order], data.item[order]
     starts = np.r_[True, (user[1:] != user[:-1]) | (item[1:] != item[:-1])]
@@ -313,7 +316,8 @@ def _spans(time: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarra
     """The first and the last known time of each interaction's pair; `starts`: where a pair begins in `order`."""
     begins, pair = np.flatnonzero(starts), np.cumsum(starts) - 1
     ordered = time[order]
-    first = np.minimum.reduceat(np.where(ordered == NO_TIME, np.iinfo(np.int64).max, ordered), begins)
+    first = np.minimum.reduceat(np.where(ordered == NO_TIME, _LAST, ordered), begins)
+    first[first == _LAST] = NO_TIME
     span = np.empty((len(time), 2), np.int64)
     span[order] = np.stack([first, np.maximum.reduceat(ordered, begins)], axis=1)[pair]
     return span

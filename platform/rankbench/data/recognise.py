@@ -232,7 +232,10 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
         not positions or len(positions) == len(columns),
         f"{raw.path}: give the columns all by name or all by position, not {', '.join(columns.values())}",
     )
-    if (columns or len(first) <= 4) and _is_header(first, rest, [int(column) for column in positions.values()] or [0, 1]):
+    chosen = [int(column) for column in positions.values()] or [0, 1]
+    cells, *below = ([line[each] for each in chosen if each < len(line)] for line in (first, *rest))
+    named = any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in cells) or _looks_like_names(cells, below)
+    if (columns or len(first) <= 4) and (_is_header(first, rest, chosen) or (positions and named)):  # or ids with letters
         if not columns and not any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in first):
             raise _no_columns(raw, first)
         columns = {name: first[int(column)] for name, column in positions.items()} or columns
@@ -243,10 +246,10 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
         return {"format": "delimited"} | separated | {"header": False} | {key: int(value) for key, value in columns.items()}
     if not 2 <= len(first) <= 4 or not first[0] or any(re.search(r"[A-Za-z]", cell) for cell in first[2:]):
         raise _no_columns(raw, first)
-    if separator == "\t" and not (len(first) == 3 and _is_time(first[2])):
-        return {"format": "cornac"}
     if _looks_like_names(first[:2], [line[:2] for line in rest]):
         raise _no_columns(raw, first)
+    if separator == "\t" and not any(map(_is_time, first[2:3])):
+        return {"format": "cornac"}
     named: dict[str, Any] = {"user": 0, "item": 1}
     for position, cell in enumerate(first[2:], start=2):
         named.setdefault("time" if _is_time(cell) else "value", position)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import numba
 import numpy as np
-import scipy.sparse as sp
 
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import (
@@ -55,7 +54,7 @@ def rank_by_columns_on(
         for state, (items, scores, of_targets) in zip(states, tops, strict=True):
             _merge_top(state.items, state.scores, items, scores)
             if auc:
-                state.target_scores[_inside(holdout.target, blocks[index])] = of_targets
+                state.target_scores[_inside(users, blocks[index])] = of_targets
         progress(done, total)
     if auc:
         known = executor.put([state.target_scores for state in states])
@@ -69,7 +68,7 @@ def rank_by_columns_on(
 def _top_of_block(block: slice, data: _Data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return for each model the top k of the block's items for all users, and the scores of the targets among them."""
     states = _scanned(block, data, merge)
-    inside = _inside(data[1].target, block) if data[3] else slice(0)
+    inside = _inside(Users(data[1]), block) if data[3] else slice(0)
     return [(state.items, state.scores, state.target_scores[inside]) for state in states]
 
 
@@ -90,9 +89,10 @@ def _scanned(block: slice, data: _Data, use: Callable[..., None], target_scores:
     return states
 
 
-def _inside(target: sp.csr_array, block: slice) -> np.ndarray:
-    """Return which entries of `target` are in the block's columns."""
-    return (target.indices >= block.start) & (target.indices < block.stop)
+def _inside(users: Users, block: slice) -> np.ndarray:
+    """Return which targets of the ranked users are in the block's columns."""
+    items = users.holdout.target[users.rows].indices
+    return (items >= block.start) & (items < block.stop)
 
 
 @numba.njit(cache=True)

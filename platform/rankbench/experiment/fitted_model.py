@@ -148,7 +148,8 @@ class Model:
         others = self._of_unknown(users.dictionary, cold, k, unknown, warn)
         # Rows beyond those of the fitted users, whose vectors must not be used.
         rows = len(self.users) + np.flatnonzero(~cold)
-        lists = self._best("user", users.dictionary.filter(pa.array(~cold)), rows, history[~cold], k, filter_seen)
+        asked = users.dictionary.filter(pa.array(~cold))
+        lists = self._best("user", asked, rows, history[~cold], k, filter_seen, excluded=self._own_items(asked))
         return _in_order(lists, cold, others)
 
     def _of_unknown(self, ids: pa.Array, cold: np.ndarray, k: int, how: Unknown, warn: Callable[[str], Any]) -> pd.DataFrame:
@@ -335,7 +336,9 @@ def _ids(column: pd.Series | list[Any], what: str) -> pa.Array:
         array = pa.array(column)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{what}: expected ids of one type, numbers or strings ({first_line(error)})") from None
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    # A column of categories that was filtered still has those that are left out.
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _in_order(lists: pd.DataFrame, cold: np.ndarray, others: pd.DataFrame) -> pd.DataFrame:

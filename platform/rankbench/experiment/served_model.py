@@ -30,16 +30,18 @@ class ServedModel:
     def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Return the best items of the users in the column `user`: columns user, rank (from 1), item and score.
 
-        A user with a list of items in the column `history` is scored from it, as one who is new to the model. The parameter
+        A user with a list of items in the column `history` is scored from it, as one who is new to the model; an empty list is
+        no history. The parameter
         `unknown` says what unknown users get, as in `Model.recommend`. They, and unknown items of histories,
         are counted in the log. Raises MlflowException if nobody is left, and for a k that is larger than the catalogue.
         """
         given, said, frames = DEFAULTS | (params or {}), list[str](), []
         how = {"k": int(given["k"]), "filter_seen": bool(given["filter_seen"]), "unknown": given["unknown"]}
         histories = model_input[HISTORY] if HISTORY in model_input else pd.Series(None, model_input.index, dtype=object)
-        new = histories.map(lambda each: isinstance(each, list | tuple | np.ndarray)).to_numpy(bool)
+        listed = histories.map(lambda each: isinstance(each, list | tuple | np.ndarray)).to_numpy(bool)
+        new = listed & histories.map(lambda each: np.size(each) > 0).to_numpy(bool)
         with clear_refusals():
-            wrong = next((each for each in histories[~new] if not pd.isna(each)), None)
+            wrong = next((each for each in histories[~listed] if not pd.isna(each)), None)
             require(wrong is None, f"{HISTORY}: expected a list of item ids, got {wrong!r}")
             if not new.all():
                 frames.append(self.model.recommend(model_input["user"][~new].tolist(), warn=said.append, **how))

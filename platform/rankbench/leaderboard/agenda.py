@@ -17,7 +17,7 @@ from rankbench.data.cards import Card, load_card
 from rankbench.evaluation.metrics import METRICS, metric_set
 from rankbench.experiment.methods import families
 from rankbench.fitting.drive import Row
-from rankbench.leaderboard.collection import chosen_datasets
+from rankbench.leaderboard.collection import chosen_datasets, sources
 from rankbench.leaderboard.contest import Entry, Plan, plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.entry import Rules
@@ -94,7 +94,7 @@ def agenda(
     cards = [card for card in cards if card.name in options.datasets or not card.source.generator]
     known = entrants(rules.metric)
     chosen = [known[name] for name in selected(options.methods, known, "--methods", families())]
-    todo = plan(chosen, cards, budget, rules, stores.of, environment, on_dataset, dry_run, options.best)
+    todo = plan(chosen, cards, budget, rules, stores.of, environment, on_dataset, dry_run, options.best, sources(environment))
     if len(todo.not_available) == len(cards):
         reasons = ", ".join(f"{name} ({why})" for name, why in todo.not_available.items())
         raise DownloadError(f"none of the datasets is available: {reasons}")
@@ -118,12 +118,13 @@ def compete(
     on_done: Callable[[Result], None] = lambda result: None,
     sink: MlflowSink | None = None,
     on_other: Callable[[Entry], None] = lambda entry: None,
-    on_anew: Callable[[Entry], None] = lambda entry: None,
+    on_anew: Callable[[Entry, str], None] = lambda entry, why: None,
 ) -> None:
     """Run the entries that are left. Each is stored as it ends, and a further call goes on where this one ended. `sink` sends
     them to MLflow; `on_other` and `on_anew` are those of `run`.
 
-    Raises ClusterError if the cluster at `address` cannot be joined, StorageError if the store cannot be written.
+    Raises ClusterError if the cluster at `address` cannot be joined, or as `run` does, and StorageError if the store cannot be
+    written.
     """
     for folder in {entry.results.folder for entry in todo.plan.left}:
         require_writable(folder)

@@ -21,7 +21,7 @@ from rankbench.judge.over_datasets import LEAST, Paired, Spread, TraitTest, pair
 from rankbench.judge.printing import in_words, interval, p_text, percent
 from rankbench.judge.ranking import Jackknife, MethodRanking, against_first, agreement, jackknife
 from rankbench.leaderboard.foreign import Foreign
-from rankbench.leaderboard.results import Result
+from rankbench.leaderboard.results import Result, seconds_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,10 +61,17 @@ class Board:
     declared: Declared | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def seconds(self) -> float:
+        """Those of the budget."""
+        return seconds_of(self.allowed)
+
     @cached_property
     def ranking(self) -> MethodRanking:
-        found = ranking_of(self.entries, self.metric)
-        return replace(found, sources=tuple(self.sources.get(name, f"own: {name}") for name in found.datasets))
+        return self._ranking_of(self.entries, self.metric)
+
+    def _ranking_of(self, entries: Iterable[Result], metric: str) -> MethodRanking:
+        return ranking_of(entries, metric, self.sources)
 
     @cached_property
     def spread(self) -> dict[str, Spread]:
@@ -122,7 +129,7 @@ class Board:
         """Kendall's τ of the order by `metric` with that by other metrics."""
         measured = {name for each in self.entries for name in each.metrics}
         others = [name for name in OTHERS if name in measured and name != self.metric]
-        return agreement(self.ranking, {name: ranking_of(self.entries, name) for name in others})
+        return agreement(self.ranking, {name: self._ranking_of(self.entries, name) for name in others})
 
     @cached_property
     def by_single_seeds(self) -> list[float]:
@@ -135,7 +142,8 @@ class Board:
         if n_seeds < 2 or {each.metric for each in self.entries} != {self.metric}:
             return []
         alone = {
-            str(number): ranking_of([_by_seed(each, number) for each in self.entries], self.metric) for number in range(n_seeds)
+            str(number): self._ranking_of([_by_seed(each, number) for each in self.entries], self.metric)
+            for number in range(n_seeds)
         }
         return list(agreement(self.ranking, alone).values())
 
@@ -343,13 +351,13 @@ def comparable(entries: Sequence[Result], metric: str | None = None) -> tuple[li
     if others := Counter(each.threads for each in entries if each.threads != threads):
         shown = ", ".join(f"{number} with {n}" for n, number in sorted(others.items()))
         notes.append(f"Shown are entries with --threads {threads}; left out are {shown} (--threads shows these).")
-    current = _current([each for each in entries if each.threads == threads])
-    if older := sum(each.threads == threads for each in entries) - len(current):
+    newest = current([each for each in entries if each.threads == threads])
+    if older := sum(each.threads == threads for each in entries) - len(newest):
         notes.append(f"Left out are {older} entries on earlier data, or by earlier ranges or code of the method.")
-    return current, tuple(notes)
+    return newest, tuple(notes)
 
 
-def _current(entries: Sequence[Result]) -> list[Result]:
+def current(entries: Sequence[Result]) -> list[Result]:
     """The entries on the data of the newest result of their dataset, each entrant with its newest rules. An entry without a
     result may know the card alone.
     """
@@ -367,8 +375,8 @@ def _current(entries: Sequence[Result]) -> list[Result]:
     return [each for each in entries if last.get((each.dataset, each.entrant)) is each]
 
 
-def ranking_of(results: Iterable[Result], metric: str) -> MethodRanking:
-    """The standings of entries with one budget.
+def ranking_of(results: Iterable[Result], metric: str, sources: Mapping[str, str] | None = None) -> MethodRanking:
+    """The standings of entries with one budget. `sources`: those of datasets that are near-duplicates of others.
 
     The table has no gaps. A dataset is left out if fewer than half as many methods were run on it as on another one, because
     most cannot be measured there, or if none has a result. Of the methods, those are left out that were not run on all datasets
@@ -388,7 +396,8 @@ def ranking_of(results: Iterable[Result], metric: str) -> MethodRanking:
     # Those with a result may be methods that are left out.
     table = {name: row for name, row in table.items() if not methods or not all(math.isnan(row[method]) for method in methods)}
     values = np.array([[row[method] for method in methods] for row in table.values()]).reshape(len(table), len(methods))
-    return MethodRanking(tuple(table), methods, values)
+    of = sources or {}
+    return MethodRanking(tuple(table), methods, values, tuple(of.get(name, f"own: {name}") for name in table))
 
 
 def _percent(found: Interval) -> str:

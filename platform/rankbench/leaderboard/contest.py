@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow as pa
 from rankbench.cluster.machine import capacity
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
-from rankbench.core.errors import DownloadError, without_colours
+from rankbench.core.errors import ClusterError, DownloadError, without_colours
 from rankbench.data.cards import Card
 from rankbench.data.describe import why_missing
 from rankbench.data.prepare import prepare, prepared_already
@@ -69,13 +70,16 @@ class Entry:
         one, dense = memory(job, self.size), job.configs[0].spec.dense
         return Unit(job, rules.n_threads, one + (4 * self.size.items**2 if dense else min(one, LIVE_BYTES)), self.seconds)
 
-    def begins_anew(self, unit: Unit, environment: Environment) -> bool:
-        """Whether the race has reached a milestone from which it does not go on here."""
+    def why_anew(self, unit: Unit, environment: Environment) -> str:
+        """Why the race does not go on from a milestone that it has reached; empty if it does, or has reached none."""
         assert isinstance(unit.job, EntryJob), "an entry is run"
-        wanted = self.without_result(unit.job.rules)
+        wanted, saved = self.without_result(unit.job.rules), SavedRace.of(environment, unit.job.race)
         lines = self.results.lines(Result, self.card.name)
         reached = any(each.continues(wanted) and each.finished and each.budget < self.milestone for each in lines)
-        return reached and SavedRace.of(environment, unit.job.race).read(self.milestone) is None
+        if not reached or saved.read(self.milestone):
+            return ""
+        further = f"the earlier one has run for {saved.clock():.0f} s already"
+        return further if saved.clock() else "what was saved of the earlier one is not in the results folder"
 
     def done(self, rules: Rules) -> bool:
         return self.results.find(self.without_result(rules)) is not None
@@ -121,7 +125,8 @@ class Entry:
 class Plan:
     """What a call is about: the entries that are `left` in their order, which is that of the milestones first, the number of
     those `done` before, and the datasets that are `not_available`, with the reason. If `best` is given, that many of the
-    `entrants` go on from a milestone to the next one: those with the best mean ranks on the `datasets`.
+    `entrants` go on from a milestone to the next one: those with the best mean ranks on the `datasets`, whose near-duplicates
+    have the same of the `sources`. All lines are in the `stores`.
     """
 
     left: tuple[Entry, ...]
@@ -130,6 +135,8 @@ class Plan:
     best: int | None = None
     entrants: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
+    stores: tuple[Leaderboard, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def milestones(self) -> list[float]:
@@ -150,13 +157,18 @@ class Plan:
         """Return what is still to be run, if no race is over before."""
         return [each for milestone in self.milestones for each in self.until(milestone, rules)]
 
+    def untried(self, milestone: float, rules: Rules) -> list[Entry]:
+        """Return the entries until a milestone of which no command has stored anything, after the stores were read again."""
+        for store, dataset in product(self.stores, self.datasets):
+            store.read_again(Result, dataset)
+        return [each for each in self.until(milestone, rules) if not each.results.tried(each.without_result(rules))]
+
     def _leading(self, allowed: str, rules: Rules) -> list[str]:
         """Return the entrants that were measured at a milestone on all of the datasets, best first."""
-        stores = {each.results.folder: each.results for each in self.left}.values()
-        stored = (line for store in stores for line in within(store.all(Result), allowed))
+        stored = (line for store in self.stores for line in within(store.all(Result), allowed))
         of_plan = [each for each in stored if each.dataset in self.datasets and each.entrant in self.entrants]
         alike = [each for each in of_plan if (each.threads, each.metric) == (rules.n_threads, rules.metric)]
-        board = ranking_of(comparable(alike)[0] if alike else (), rules.metric)
+        board = ranking_of(comparable(alike)[0] if alike else (), rules.metric, self.sources)
         return [board.methods[i] for i in board.order]
 
 
@@ -170,6 +182,7 @@ def plan(
     on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
     dry_run: bool = False,
     best: int | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> Plan:
     """Prepare the datasets that can be had, and return what is left of every entrant on each of them until each milestone of
     `budget`: small milestones first, and then small datasets. With `dry_run` nothing is prepared: what is not prepared has the
@@ -178,6 +191,7 @@ def plan(
     `on_dataset` is told of each dataset, the number of those before it, and of all.
     """
     left: list[Entry] = []
+    stores: dict[Path, Leaderboard] = {}
     problems: dict[str, str] = {}
     done = 0
     for number, card in enumerate(cards):
@@ -193,14 +207,16 @@ def plan(
         size = Size.of(dataset) if dataset else Size.known(card, environment)
         fingerprint = dataset.fingerprint if dataset else ""
         for entrant, milestone in product(entrants, milestones(budget)):
-            entry = Entry(entrant, card, size, milestone, store_of(card, entrant), fingerprint)
+            store = store_of(card, entrant)
+            stores[store.folder] = store
+            entry = Entry(entrant, card, size, milestone, store, fingerprint)
             if entry.done(rules):
                 done += 1
             else:
                 left.append(entry)
     left.sort(key=lambda each: (each.milestone, each.size.interactions if each.size else math.inf, each.card.name))
     names = tuple(each.name for each in entrants), tuple(card.name for card in cards if card.name not in problems)
-    return Plan(tuple(left), done, problems, best, *names)
+    return Plan(tuple(left), done, problems, best, *names, tuple(stores.values()), sources or {})
 
 
 def run(
@@ -211,14 +227,15 @@ def run(
     on_done: Callable[[Result, list[Row]], None] = lambda result, curve: None,
     follow: Follow = lambda unit, record: lambda rows: None,
     on_other: Callable[[Entry], None] = lambda entry: None,
-    on_anew: Callable[[Entry], None] = lambda entry: None,
+    on_anew: Callable[[Entry, str], None] = lambda entry, why: None,
 ) -> None:
     """Run the entries that are left, one milestone after another, as many at once as the processors allow, and store each as it
     ends. `on_done` also gets the curve of its search; `follow` is that of `Running`. `on_anew` is told of the entries whose
-    race begins anew, because what was saved of it is not here.
+    race begins anew, and why.
 
     Several commands may share a store: each begins what no other one has begun, and `on_other` is told of the entries that
-    another one runs, or has run since the plan was made.
+    another one runs, or has run since the plan was made. Raises ClusterError if only the best entrants go on, and another
+    command still runs entries that decide which these are.
     """
     failed = set[tuple[Any, ...]]()  # races, which another milestone does not help
 
@@ -228,6 +245,12 @@ def run(
         on_done(result, curve)
 
     for milestone in todo.milestones:
+        if todo.best is not None and (open := todo.untried(before(milestone), rules)):
+            names = ", ".join(f"{each.entrant.name} on {each.card.name}" for each in open[:3])
+            raise ClusterError(
+                f"another command still runs {len(open)} entries until {name_of(before(milestone))} ({names}), which decide "
+                "which methods go on; the same command goes on after them"
+            )
         entries = [each for each in todo.until(milestone, rules) if each.without_result(rules).race not in failed]
         _run(entries, rules, environment, cluster, done, follow, on_other, on_anew)
 
@@ -240,7 +263,7 @@ def _run(
     on_done: Callable[[Result, list[Row]], None],
     follow: Follow,
     on_other: Callable[[Entry], None],
-    on_anew: Callable[[Entry], None],
+    on_anew: Callable[[Entry, str], None],
 ) -> None:
     """Run entries of one milestone."""
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
@@ -271,8 +294,8 @@ def _run(
             if of_store.take(str(wanted.race)):
                 entry.results.read_again(Result, wanted.dataset)
                 if not entry.results.find(wanted):
-                    if entry.begins_anew(unit, environment):
-                        on_anew(entry)
+                    if why := entry.why_anew(unit, environment):
+                        on_anew(entry, why)
                     return True
                 of_store.release(str(wanted.race))
             on_other(entry)

@@ -242,14 +242,17 @@ class Attempt:
             raise kind(f"no fit had a result: {'; '.join(sorted(reasons))}")
 
     def test(self) -> Outcome:
-        """Measure the best model and that of the defaults on test, and save the race, or remove what was saved if it is over.
+        """Measure the best model and that of the defaults on test, and save the race, or remove what was saved if it is over,
+        unless what was saved is further.
         Returns a record of the chosen setting, and each metric of each user.
         """
         best, ended = self.reached.best, self._ended()
         for each in self._models():
             self._test(each)
         outcome = self._outcome(best, ended) if best else Outcome(failure(self.job, self.job.configs[0], LATE))
-        if ended == "still gaining":
+        if self.saved.clock() > self.job.milestone:
+            pass  # a race that has run for longer is kept
+        elif ended == "still gaining":
             self.saved.write(self.race, self.curve, self.joules, [self.tested[each] for each in self._models()])
         else:
             self.saved.remove()

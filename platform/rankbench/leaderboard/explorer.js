@@ -60,7 +60,7 @@
     const sources = distinct(table.map((each) => each.source)).map((source) => table.filter((each) => each.source === source));
     const draw = random(1), resamples = Array.from({ length: RESAMPLES }, () => sources.map(() => Math.floor(draw() * sources.length)));
     return {
-      datasets: datasets.length, sources: sources.length,
+      used: datasets, datasets: datasets.length, sources: sources.length,
       rows: methods.map(([each, m], column) => {
         const by = (key) => sources.map((members) => mean(members.map((row) => row[key][column])));
         const interval = (found) => {
@@ -90,7 +90,7 @@
     ["share of the best value", (each) => `${percent(each.share)} [${each.shares.map((x) => (100 * x).toFixed(0)).join(", ")}]`, "number"],
     ["best on", (each) => String(each.wins), "number"],
     ["tuning gains", (each) => (each.gain === null ? "" : `${each.gain < 0 ? "" : "+"}${percent(each.gain, 1)}`), "number"],
-    ["settled", (each) => (each.settled === null ? "" : percent(each.settled)), "number"],
+    ["race over", (each) => (each.settled === null ? "" : percent(each.settled)), "number"],
     ["seconds", (each) => (each.seconds === null ? "" : each.seconds.toFixed(each.seconds < 10 ? 1 : 0)), "number"],
     ["no result", (each) => String(each.none), "number"],
     ["families", (each) => each.families.join(", "), ""],
@@ -106,8 +106,8 @@
   }
 
   // Quality over seconds: at each budget the mean share of the best value that any method has at the largest one.
-  function drawCurves({ rows }) {
-    const shown = selected(), last = data.budgets.at(-1), sources = distinct(shown.map(([each]) => each.source));
+  function drawCurves({ rows, used: shown }) {
+    const last = data.budgets.at(-1), sources = distinct(shown.map(([each]) => each.source));
     const best = Object.fromEntries(shown.map(([, d]) => [d, Math.max(...data.methods.map((_, m) => data.tuned[last][state.metric][d][m] ?? 0))]));
     const curve = ({ m }) => data.budgets.flatMap((budget) => {
       const of = (d) => data[state.variant][budget][state.metric][d][m];
@@ -156,6 +156,7 @@
     answer.replaceChildren(make("p", { class: "about" }, `${about}. Brackets: 95 % intervals by resampling the sources.${apart}`),
       drawCurves(found), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Standings" }, drawTable(found)));
     const kept = Object.entries(state).filter(([key, value]) => value !== (key === "budget" ? data.start : controls[key][1][0]));
+    if (!kept.length && location.hash && !location.hash.includes("=")) return; // a link to a section of the page stays one
     history.replaceState(null, "", kept.length ? `#${new URLSearchParams(kept)}` : location.pathname + location.search);
   }
   const form = make("form", { class: "switches", "aria-label": "What is compared" });

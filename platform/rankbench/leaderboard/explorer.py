@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.leaderboard.collection import Collection
-from rankbench.leaderboard.results import Result
+from rankbench.leaderboard.results import Result, seconds_of
 from rankbench.reports.page import Interactive
 
 HERE = Path(__file__).parent
@@ -22,16 +22,21 @@ NO_RESULT = -1  # within the budget; a method that was not run, or cannot be, ha
 
 
 def explorer(
-    boards: Mapping[str, Sequence[Result]], start: str, families: Mapping[str, Sequence[str]], collection: Collection
+    boards: Mapping[str, Sequence[Result]],
+    start: str,
+    families: Mapping[str, Sequence[str]],
+    collection: Collection,
+    metric: str | None = None,
 ) -> Interactive:
-    """Return the board of the entries by budget. `start`: the budget that is shown first."""
+    """Return the board of the entries by budget. `start` and `metric`: the budget and the metric that are shown first."""
     entries = [each for found in boards.values() for each in found]
     datasets, methods = sorted({each.dataset for each in entries}), sorted({each.entrant for each in entries})
-    metrics = [name for name in METRICS if any(name in each.metrics for each in entries)]
+    first = entries[0].metric if metric is None else metric
+    metrics = [name for name in dict.fromkeys((first, *METRICS)) if any(name in each.metrics for each in entries)]
     traits = {each.dataset: each.traits for each in entries if each.traits}
     about: dict[str, Any] = {
         "metrics": metrics,
-        "budgets": sorted(boards, key=lambda allowed: max(each.budget for each in boards[allowed])),
+        "budgets": sorted(boards, key=seconds_of),
         "start": start,
         "datasets": [_dataset(name, traits.get(name, {}), collection) for name in datasets],
         "methods": [{"name": name, "families": [*families.get(name, ())]} for name in methods],
@@ -75,7 +80,7 @@ def _tuned(entry: Result, metric: str) -> float | None:
 
 def _default(entry: Result, metric: str) -> float | None:
     if entry.finished:
-        return _rounded(entry.default.get(metric, NO_RESULT if entry.default else None))
+        return _rounded(entry.default.get(metric, None if entry.default or not entry.search else NO_RESULT))
     return None if entry.status == "not applicable" else NO_RESULT
 
 

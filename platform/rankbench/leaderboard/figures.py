@@ -59,11 +59,12 @@ def quality_by_budget(boards: Sequence[tuple[float, MethodRanking]], metric: str
     datasets = set.intersection(*(set(board.datasets) for _, board in boards))
     if len(boards) < 2 or not common or not datasets:
         return None
-    best = {each: max(float(np.nanmax(board.values[board.datasets.index(each)])) for _, board in boards) for each in datasets}
+    every = sorted(datasets)
+    best = np.max([np.nanmax(board.part(every, board.methods).values, axis=1) for _, board in boards], axis=0)
 
     def reached(board: MethodRanking, method: str) -> float:
-        values = board.values[:, board.methods.index(method)]
-        return float(np.mean([np.nan_to_num(values[board.datasets.index(each)]) / best[each] for each in datasets]))
+        part = board.part(every, [method])
+        return float(part.by_source(np.nan_to_num(part.values) / best[:, None]).mean())
 
     last, seconds = boards[-1][1], [each for each, _ in boards]
     chosen = [last.methods[i] for i in last.order if last.methods[i] in common][:LINES]

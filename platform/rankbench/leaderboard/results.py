@@ -48,13 +48,13 @@ class Result(MeasuredFit):
     seconds and the best value on the validation set until then. Without a result, `reason` says why.
 
     `search`: empty for what was measured before there were races: within a budget that contained fits with further `seeds`,
-    whose values are `by_seed`. Its budget may be 30s/M, seconds per million interactions.
+    whose values are `by_seed`.
     """
 
     dataset: Name
     entrant: Name
     rules: str
-    allowed: Annotated[str, Field(pattern=r"^[0-9][0-9.e+]*s(/M)?$")]
+    allowed: Annotated[str, Field(pattern=r"^[0-9][0-9.e+]*s$")]
     budget: Annotated[float, Field(gt=0)]
     metric: str
     status: Status = "finished"
@@ -162,6 +162,11 @@ class Leaderboard(Ledger):
         done = (each for each in race if each.allowed == wanted.allowed or (each.over and each.budget < wanted.budget))
         return next(done, None)
 
+    def tried(self, wanted: Result) -> bool:
+        """Whether the entry was run, also without a result."""
+        run = (each.replaces(wanted) for each in self.lines(Result, wanted.dataset))
+        return any(run) or self.find(wanted) is not None
+
     def add(self, line: Line, per_user: pa.Table | None = None) -> None:
         """Add a line; of an entry, with the values of its users."""
         if per_user is not None:
@@ -185,17 +190,24 @@ class Leaderboard(Ledger):
 
     def path_of_users(self, result: Result) -> Path:
         digest = hashlib.sha256(json.dumps(result.key).encode()).hexdigest()[:10]
-        name = f"{result.entrant}-{result.allowed.replace('/', '-per-')}-{digest}.parquet"
+        name = f"{result.entrant}-{result.allowed}-{digest}.parquet"
         return self.folder / "users" / result.dataset / name
 
 
 def within(entries: Iterable[Result], allowed: str) -> list[Result]:
-    """Return the entries with the budget `allowed`, and of races that were over before it the last entry."""
+    """Return the entries with the budget `allowed`, and of races that were over before it the last entry. If all of those with
+    the budget are of the time before races, they are returned alone.
+    """
     entries = sorted(entries, key=lambda each: each.budget)
     found = {each.race: each for each in entries if each.allowed == allowed}
-    most = 0.0 if "/" in allowed else float(allowed.removesuffix("s"))
-    over = {each.race: each for each in entries if each.over and each.budget < most}
+    races = not found or any(each.search for each in found.values())
+    over = {each.race: each for each in entries if races and each.over and each.budget < seconds_of(allowed)}
     return [*(over | found).values()]
+
+
+def seconds_of(allowed: str) -> float:
+    """The seconds of a budget that is called so in the store."""
+    return float(allowed.removesuffix("s"))
 
 
 def thinned(curve: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:

@@ -65,11 +65,19 @@ class SavedRace:
         """The folder of the checkpoints of a candidate."""
         return self.folder / str(number)
 
+    def clock(self) -> float:
+        """The seconds that the race has run; 0 if it is not there."""
+        try:
+            about = json.loads((self.folder / VALUES).read_text(encoding="utf-8"))
+            return float(sum(each["seconds"] for each in about["candidates"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0.0
+
     def read(self, milestone: float) -> Kept | None:
         """Return the race; None if it is not there, or its clock is over the milestone already."""
         try:
             about = json.loads((self.folder / VALUES).read_text(encoding="utf-8"))
-            if sum(each["seconds"] for each in about["candidates"]) > milestone:
+            if self.clock() > milestone:
                 return None
             users = [pq.read_table(self.folder / USERS), None] if about["tested"] else []
             tested = [

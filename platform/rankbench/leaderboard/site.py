@@ -43,9 +43,6 @@ TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "
     "= best: not told from it."
 )
-SEARCHES = (
-    "What the searches of the best methods have found with more time. Places are by the value on test, which is another one."
-)
 SHARES = "What the search has found with more time, on each dataset: the mouse says which."
 FOREIGN = "Lists of other programs, which are not ranked and not tested, because nobody knows what time and search they took."
 
@@ -67,14 +64,14 @@ def write_site(
     `on_page` is told of each dataset that is compared. Returns the paths of the files. Raises StorageError if they cannot be
     written.
     """
-    site, first = Site(folder), boards[0]
+    site = Site(folder)
     for board in boards:
         site.write(_stem_of(board, boards), board_page(board, boards, families, collection))
-    datasets = sorted({each.dataset for each in first.entries})
-    for number, dataset in enumerate(datasets, start=1):
-        site.add("dataset", dataset, dataset, first, results)
+    datasets = {each.dataset: board for board in reversed(boards) for each in board.entries}
+    for number, (dataset, board) in enumerate(sorted(datasets.items()), start=1):
+        site.add("dataset", dataset, dataset, board, results)
         on_page("comparing methods on each dataset", number, len(datasets))
-    for method in sorted({each.entrant for each in first.entries}):
+    for method in sorted({each.entrant for board in boards for each in board.entries}):
         site.add("method", method, method, boards)
     return [*site.files, write_text(folder / "entries.csv", _csv([each for board in boards for each in board.entries]))]
 
@@ -114,15 +111,17 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
     """The page of one of the `boards`. With the collection of datasets, that of the first one is for all budgets: its standings
     follow what the reader selects.
     """
-    ranking, figures = board.ranking, f"leaderboard-{_file_name(board.allowed)}"
+    ranking, figures = board.ranking, f"leaderboard-{board.allowed}"
     drawn = shares_of_best(ranking, board.metric, f"{figures}-values"), mean_ranks(board.spread, f"{figures}-ranks")
     standings: tuple[Block, ...] = (*filter(None, drawn), _standings_grid(board, families))
     if collection and board is boards[0]:
-        standings = (explorer({each.allowed: each.entries for each in boards}, board.allowed, families, collection),)
+        standings = (
+            explorer({each.allowed: each.entries for each in boards}, board.allowed, families, collection, board.metric),
+        )
     sections = [Section("Standings", standings)]
     if len(boards) > 1:
         sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
-    timed = [(_mean_seconds(each), each.ranking) for each in sorted(boards, key=_mean_seconds)]
+    timed = [(each.seconds, each.ranking) for each in sorted(boards, key=lambda each: each.seconds)]
     if quality := quality_by_budget(timed, board.metric, f"{figures}-quality"):
         sections.append(Section("Quality and time", (quality,)))
     apart, space = board.about_datasets_apart(), space_of_datasets(ranking, f"{figures}-datasets")
@@ -145,13 +144,13 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
 
 def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
     body = []
-    for each in sorted(boards, key=_mean_seconds):
+    for each in sorted(boards, key=lambda each: each.seconds):
         best = [standing.method for standing in each.standings[:3]]
         name = each.allowed if each is board else Link(each.allowed, _stem_of(each, boards))
         tau = None if each is board else rank_agreement(each.ranking, board.ranking)
         agrees = f"{tau.mean:.2f} ({interval(tau.low, tau.high, '.2f')})" if tau and tau.low is not None else ""
-        body.append([name, str(len(each.entries)), f"{_mean_seconds(each):.0f}", ", ".join(best), agrees])
-    return Grid(["budget", "entries", "mean seconds", "best mean ranks", f"τ of the order with that of {board.allowed}"], body)
+        body.append([name, str(len(each.entries)), ", ".join(best), agrees])
+    return Grid(["budget", "entries", "best mean ranks", f"τ of the order with that of {board.allowed}"], body)
 
 
 def _standings_grid(board: Board, families: Families) -> Grid:
@@ -238,8 +237,7 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
         sections.append(Section("Without a result", (Grid(["method", "status", "reason"], rows),)))
     rows = [[link("method", each.entrant), command(each)] for each in ranked]
     sections.append(Section("Repeat", (Text("The chosen settings, as commands."), Grid(["method", "command"], rows))))
-    seconds = f"{ranked[0].budget:g} s" if ranked else board.allowed
-    return Page(f"Leaderboard: {dataset}", (), tuple(sections), (("budget", f"{board.allowed}, here {seconds}"),))
+    return Page(f"Leaderboard: {dataset}", (), tuple(sections), (("budget", board.allowed),))
 
 
 def ties(ranked: Sequence[Result], metric: str, results: Leaderboard) -> Ties | None:
@@ -337,16 +335,8 @@ def _of_default(result: Result, metric: str) -> tuple[str, str]:
     return ("", "") if gain is None else (f"{result.default[metric]:.4f}", f"{100 * gain:+.1f} %")
 
 
-def _mean_seconds(board: Board) -> float:
-    return sum(each.budget for each in board.entries) / len(board.entries)
-
-
-def _file_name(allowed: str) -> str:
-    return allowed.replace("/", "-per-")
-
-
 def _stem_of(board: Board, boards: Sequence[Board]) -> str:
-    return "index" if board is boards[0] else f"budget-{_file_name(board.allowed)}"
+    return "index" if board is boards[0] else f"budget-{board.allowed}"
 
 
 def _csv(entries: Sequence[Result]) -> str:

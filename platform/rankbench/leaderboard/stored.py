@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,10 +23,10 @@ from rankbench.leaderboard.site import Told, write_site, write_summary
 
 
 def board(options: ShowOptions, environment: Environment, skipped: list[str] | None = None) -> Board:
-    """Return what the store says about the selected methods and datasets at one budget, by default the one with most entries.
-    Of entries with several numbers of threads, those that the options name are shown; of those chosen by several metrics, those
-    chosen by that of the options; by default, what most have. With `skipped`, lines that cannot be read are described there and
-    left out.
+    """Return what the store says about the selected methods and datasets at one budget, by default that with most entries, and
+    of equal ones the largest. Of entries with several numbers of threads, those that the options name are shown; of those
+    chosen by several metrics, those chosen by that of the options; by default, what most have. With `skipped`, lines that
+    cannot be read are described there and left out.
 
     Raises ConfigError if nothing is stored, or nothing of what is selected.
     """
@@ -71,11 +70,12 @@ def boards(
     threads: int | None = None,
     foreign: Sequence[Foreign] = (),
 ) -> list[Board]:
-    """One board of the entries in a folder per budget, that with most entries first; with `budget`, that one alone. `of` says
-    the source of each dataset. `foreign` lists on the data of its entries are shown beside each.
+    """One board of the entries in a folder per budget, those with most entries first, and of equal ones that with the largest
+    budget; with `budget`, that one alone. `of` says the source of each dataset. `foreign` lists on the data of its entries are
+    shown beside each.
     """
     require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
-    budgets = [name for name, _ in Counter(each.allowed for each in entries).most_common()]
+    budgets = [*{each.allowed for each in entries}]
     if budget is not None:
         wanted = name_of(budget_of(budget, "--budget"))
         require(bool(within(entries, wanted)), f"{folder}: no results with a budget of {wanted}")
@@ -98,4 +98,4 @@ def boards(
             data = {(each.dataset, each.fingerprint) for each in shown}
             beside = tuple(each for each in foreign if (each.dataset, each.fingerprint) in data)
             found.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes, beside, declared, of))
-    return found
+    return sorted(found, key=lambda each: (-sum(of.metric == each.metric for of in each.entries), -each.seconds))

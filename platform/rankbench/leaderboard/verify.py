@@ -21,6 +21,7 @@ from rankbench.experiment.fit import Progress
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
 from rankbench.leaderboard.agenda import rules_of, store_folder
+from rankbench.leaderboard.board import current
 from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import VerifyOptions
 from rankbench.leaderboard.results import Leaderboard, Result, rounded
@@ -69,7 +70,10 @@ class Verified:
 def chosen(options: VerifyOptions, results: Leaderboard) -> list[Result]:
     """Return the entries that the options name. Raises ConfigError for names of no entry, and of entries without a result."""
     require(bool(options.entries) or options.draw is not None, "name entries as DATASET/METHOD, or draw some with --draw 20")
-    possible = [each for each in results.all(Result) if each.finished and each.search]
+    groups: dict[tuple[str, str, int], list[Result]] = {}
+    for each in results.all(Result):
+        groups.setdefault((each.allowed, each.metric, each.threads), []).append(each)
+    possible = [each for group in groups.values() for each in current(group) if each.finished and each.search]
     require(bool(possible), f"{results.folder}: no entries of races; `rankbench leaderboard --budget 30s` measures some")
     found = [each for name in options.entries or () for each in _named(name, possible, results.folder)] or possible
     if options.draw is None or options.draw >= len(found):

@@ -130,7 +130,7 @@ class _Shared(NamedTuple):
             itself, own = (self.dtype(each) for each in self.around)
             _inputs(nodes, self.graph.indptr, self.graph.indices, itself, own, self.share, E, S[part], X)
             drawn = self.drawn(number, nodes)
-            activate(S[part] @ W, X @ V, b[0], c[0], *self.numbers, *drawn, out[part], out[:0], signs[part])
+            activate(S[part] @ W, X @ V, b[0], c[0], *self.numbers, *drawn, out[part], signs[part])
 
         in_blocks(block, len(rows), int(np.searchsorted(rows, self.graph.n_users)))
         return _Layer(rows, out, S, signs)
@@ -160,9 +160,9 @@ class _Shared(NamedTuple):
             self.received(nodes, later, G)
             _add_scored(nodes, at, place, given, number * E.shape[1], True, layer.out, G)
             S, own, signs = layer.S[at], E[nodes], layer.signs[at]
-            d_b, d_c, none = np.empty((1, len(W)), E.dtype), np.empty((1, len(W)), E.dtype), G[:0]
+            d_b, d_c = (np.empty((1, len(W)), E.dtype) for _ in range(2))
             drawn = self.drawn(number - 1, nodes)
-            activate_back(none, none, signs, G, none, *self.numbers, *drawn, dP, dQ, d_b[0], d_c[0])
+            activate_back(signs, G, *self.numbers, *drawn, dP, dQ, d_b[0], d_c[0])
             slopes = S.T @ dP, d_b, (S * own).T @ dQ, d_c
             itself = self.dtype(self.around[1])
             inputs_back(dP @ W.T, dQ @ V.T, S, own, self.share[nodes], itself, d_T[part], d_E[part])

@@ -174,7 +174,8 @@ def dry_run(
     left = n_planned - sum(times for _, times in (*search, *final))
     wide: dict[str, None] = {}
     if machines:
-        search, final = (_on_nodes(members, machines, resources, wide) for members in (search, final))
+        shared = environment.results_store is None
+        search, final = (_on_nodes(members, machines, resources, shared, wide) for members in (search, final))
         # The last members of the search are the drafts of the adaptive searches that have draws left.
         drafts = iter(unit for unit, _ in search[len(search) - sum(each.trials > 0 for each in adaptive) :])
         adaptive = [replace(each, draft=next(drafts)) if each.trials > 0 else each for each in adaptive]
@@ -227,10 +228,14 @@ def _with_gpus(machines: Sequence[Machine], unit: Unit) -> list[Machine]:
 
 
 def _on_nodes(
-    members: list[tuple[Unit, int]], machines: Sequence[Machine], resources: Resources, reasons: dict[str, None]
+    members: list[tuple[Unit, int]],
+    machines: Sequence[Machine],
+    resources: Resources,
+    shared_folder: bool,
+    reasons: dict[str, None],
 ) -> list[tuple[Unit, int]]:
     """The members of a stage with their numbers of nodes; the reasons for several are added to `reasons`."""
-    sized = widths(members, machines, resources)
+    sized = widths(members, machines, resources, shared_folder)
     reasons |= dict.fromkeys(why for _, why in sized if why)
     return [(unit, times) for (unit, _), (_, times) in zip(sized, members, strict=True)]
 

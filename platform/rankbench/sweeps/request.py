@@ -52,6 +52,10 @@ class SweepRequest:
     def __post_init__(self) -> None:
         which = self.options.register
         require(which in (None, "best", "all"), f"register: expected 'best' or 'all', got {which!r}")
+        require(
+            self.options.resume or not self.options.take_over,
+            "--take-over continues a sweep that another process runs; give --resume, too",
+        )
         if which:
             require_extra("tracking", "register")
 
@@ -65,10 +69,6 @@ class SweepRequest:
         file, words = options.experiment, [*(options.changes or ())]
         words = [*words, *["final.pairs=all"] * options.all_pairs, *["search.extend=true"] * options.extend]
         words += [f"search.ranges={options.search}"] if options.search else []
-        require(
-            options.resume or not options.take_over,
-            "--take-over continues a sweep that another process runs; give --resume, too",
-        )
         if options.address:
             host_and_port(options.address)
         node_memory(options.memory, options.address, "--memory")

@@ -133,16 +133,17 @@ class MlflowRuns:
         """Write the run of an arm, and make those of its seeds its children. What was sent of it before is deleted: a resumed
         sweep may have other means, and MLflow would show both.
         """
+        id = message.id.replace("'", "’")  # an arm's label may have one, which no value of MLflow's filters can
         content = hashlib.sha256(json.dumps(asdict(replace(message, time=0)), sort_keys=True).encode()).hexdigest()[:16]
         experiment, parent = self.place(message)
-        sent = self._tagged(experiment, RUN, message.id)
+        sent = self._tagged(experiment, RUN, id)
         run = self._only(each for each in sent if each.data.tags.get(CONTENT) == content)
         ended = message.started + int(1000 * message.seconds)
         status = STATUS["finished"] if not message.reason else FAILED
         if run is not None and run.info.status == status:
             return
         if run is None:
-            own = {RUN: message.id, CONTENT: content, OF_SWEEP: message.sweep}
+            own = {RUN: id, CONTENT: content, OF_SWEEP: message.sweep}
             own |= {"rankbench.error": message.reason} if message.reason else {}
             run = self._new(experiment, parent, message.started, message.name, message.tags | own)
         run_id = run.info.run_id

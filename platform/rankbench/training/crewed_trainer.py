@@ -110,7 +110,3 @@ class Member:
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.trainer.restore({name: np.array(array) for name, array in arrays.items()})
-
-    def sent(self) -> float:
-        """The bytes that this worker has sent."""
-        return self.exchange.sent

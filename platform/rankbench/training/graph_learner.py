@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankbench.core.errors import ConfigError
 from rankbench.kernels.graph_rows import adam_rows, chosen_rows, few_gradients, first_rows, next_gradients, next_rows
 from rankbench.kernels.neighbours import Precision, empty_table
 from rankbench.kernels.parallel import even_blocks, over
@@ -81,6 +82,8 @@ class GraphLearner:
         return Rows(self.read[0], users), Rows(self.read[1], items)
 
     def step(self, factor: float) -> None:
+        if all(each.grad is None for each in (*self.scored, *self.read)):
+            return  # Adam leaves alone what has no gradient: the model rests while an adversary learns
         graph, G = self.graph, _gradient(self.scored)
         own = self.weights[0] * G
         if self.read:
@@ -113,15 +116,20 @@ class GraphLearner:
         return self.encoder()
 
     def arrays(self) -> dict[str, np.ndarray]:
-        names = [f"{side}.{moment}" for side in ("users", "items") for moment in ("first", "second")]
-        moments = [moment for side in self.moments for moment in side]
-        return dict(zip(names, moments, strict=True)) | {"steps": np.array(self.steps)}
+        """Those of `DenseAdam`, by which several workers go on."""
+        found = {}
+        for number, (first, second) in enumerate(self.moments if self.steps else ()):
+            own = {"step": np.array(self.steps, np.float32), "exp_avg": first, "exp_avg_sq": second}
+            found |= {f"{number}.{name}": array for name, array in own.items()}
+        return found
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        for side, moments in zip(("users", "items"), self.moments, strict=True):
-            for name, moment in zip(("first", "second"), moments, strict=True):
-                moment[:] = arrays[f"{side}.{name}"]
-        self.steps, self.started = int(arrays["steps"]), False
+        if "steps" in arrays:
+            raise ConfigError("the checkpoint of an earlier version cannot be continued; without --resume the fit restarts")
+        for number, moments in enumerate(self.moments):
+            for name, moment in zip(("exp_avg", "exp_avg_sq"), moments, strict=True):
+                moment[:] = arrays.get(f"{number}.{name}", 0)
+        self.steps, self.started = int(arrays.get("0.step", 0)), False
 
 
 def _gradient(tensors: Sequence[Tensor]) -> np.ndarray:

@@ -121,7 +121,7 @@ class RowLearner:
         grad = rows.vectors.grad
         if grad is not None and self.batch_items is not None and len(grad) > len(self.batch_items):
             # The other rows have gradient 0 at every worker.
-            ids = torch.from_numpy(self.batch_items)
+            ids = on_device(self.batch_items, grad.device)
             part = grad.index_select(0, ids)
             self.exchange.sum([part])
             grad.index_copy_(0, ids, part)

@@ -135,8 +135,8 @@ class TrainingParams(Stopping):
     temperature: float = param(1.0, "number that dot products and cosines are divided by in the loss", Range(0.05, 1), gt=0)
     precision: Literal["float32", "bfloat16"] = param(
         "float32",
-        "precision of products with shared negatives or the catalogue, and of the rows that lightgcn's nodes read from their "
-        "neighbours; the loss itself is float32",
+        "precision of products with shared negatives or the catalogue and, with one worker on the CPU, of the rows that "
+        "lightgcn's nodes read from their neighbours; the loss itself is float32",
         Fixed("float32"),
     )
 

@@ -62,7 +62,7 @@ class Ring:
 def _group(place: Place, store: distributed.Store, device: torch.device | None) -> Any:
     limit = timedelta(seconds=PATIENCE)
     if device is not None and device.type == "cuda":
-        torch.cuda.set_device(device)
+        torch.cuda.set_device(device.index or 0)
         nccl: Any = distributed.ProcessGroupNCCL
         options = nccl.Options()
         options._timeout = limit

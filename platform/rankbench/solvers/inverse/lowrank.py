@@ -94,7 +94,7 @@ def top_eigenvectors(system: System, k: int, seed: int) -> np.ndarray:
 
     # Measured: from k = n/16 on, a full decomposition is faster than Lanczos, if a second (n, n) array is affordable.
     if (16 if n <= FLOAT64_ITEMS else 4) * k >= n:
-        M = times(np.eye(n))
+        M = gram(system.X, np.float64).take() - np.diag(Lam) + Lam[:, None] * system.C_times(np.diag(Lam))
         _, V = scipy.linalg.eigh((M + M.T) / 2, subset_by_index=[n - k, n - 1])
         return V[:, ::-1]
     start = stream(seed, "low-rank", "lanczos").standard_normal(n)

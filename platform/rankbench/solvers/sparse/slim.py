@@ -49,7 +49,8 @@ class SLIM(Params):
 )
 def slim(X: sp.csr_array, p: SLIM, seed: int) -> SparseRecommender:
     counts = gram(X, np.float32)
-    G, own, scale = counts.take(), counts.counts, X.shape[0] * p.alpha
+    # The mean is over users with interactions: how many are held out must not change the penalty.
+    G, own, scale = counts.take(), counts.counts, np.count_nonzero(np.diff(X.indptr)) * p.alpha
 
     def columns(block: range) -> list[Column]:
         penalties = scale * p.l1_ratio, scale * (1 - p.l1_ratio)

@@ -167,7 +167,7 @@ class TileFile(Slots):
         with disk_errors_are_clear(path):
             for tile, array in arrays.items():
                 _transfer(os.pwritev, self._file.fileno(), array, slots[tile] * self.grid.tile_bytes, path)
-            os.fdatasync(self._file.fileno())
+            _flush(self._file.fileno())
         self.commit(slots)
 
     def commit(self, slots: dict[Tile, int]) -> None:
@@ -222,7 +222,11 @@ def write_tile(array: np.ndarray, folder: Path, slot: int, grid: Grid) -> None:
     """Write a tile to its slot and flush it to the disk. Raises StorageError if the disk fails."""
     with disk_errors_are_clear(folder / TILES), (folder / TILES).open("r+b", buffering=0) as file:
         _transfer(os.pwritev, file.fileno(), array, slot * grid.tile_bytes, folder / TILES)
-        os.fdatasync(file.fileno())
+        _flush(file.fileno())
+
+
+def _flush(file: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(file)  # which macOS does not have
 
 
 def _transfer(call: Callable, file: int, array: np.ndarray, offset: int, path: Path) -> None:

@@ -90,7 +90,7 @@ def run_group(
                 progress_reporter=Unreported(),
                 callbacks=[
                     ends,
-                    Waiting(lambda trial: group.needs(group.unit_of(trial)), warn),
+                    Waiting(lambda trial: group.needs(group.unit_of(trial)), warn, session.local),
                     Reports(group.unit_of, running),
                     Silence(running, warn),
                     Nodes(group, usage, look=not session.local),

@@ -18,10 +18,12 @@ PATIENCE = 60.0  # seconds
 
 
 class Waiting(tune.Callback):
-    """Calls `warn` once if a trial, whose needs `needs_of` returns, is pending for more than `PATIENCE` seconds."""
+    """Calls `warn` once if a trial, whose needs `needs_of` returns, is pending for more than `PATIENCE` seconds. What may be
+    wrong with this machine is said where the cluster is `local`.
+    """
 
-    def __init__(self, needs_of: Callable[[Trial], Needs], warn: Callable[[str], None]):
-        self.needs_of, self.warn = needs_of, warn
+    def __init__(self, needs_of: Callable[[Trial], Needs], warn: Callable[[str], None], local: bool):
+        self.needs_of, self.warn, self.local = needs_of, warn, local
         self._since: dict[str, float] = {}
         self._warned = False
 
@@ -39,5 +41,5 @@ class Waiting(tune.Callback):
             offered = described(alive_machines())
             self.warn(
                 f"no worker for a trial after {PATIENCE:.0f} s: it needs {self.needs_of(late[0])}, the cluster has {offered}; "
-                f"see {log_folder()}; {advice(0)}"
+                f"see {log_folder()}" + (f"; {advice(0)}" if self.local else "")
             )
