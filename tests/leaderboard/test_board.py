@@ -70,21 +70,6 @@ def test_why_there_is_no_test_over_datasets(methods, said):
     assert any(said in line for line in Board(tuple(results), "10s", "ndcg@20").conclusions())
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"seeds": (0, 1, 2, 3, 4)}, "different numbers of seeds: 3, 5"),
-        ({"seeds": (0,)}, None),  # a method that draws no random numbers
-    ],
-)
-def test_entries_that_were_measured_otherwise_are_named(change, said):
-    results = [replace(entry(dataset, name, 0.2), seeds=(0, 1, 2)) for dataset in "abc" for name in ("ease", "ials", "sl")]
-    assert not any("different" in line for line in Board(tuple(results), "10s", "ndcg@20").conclusions())
-    lines = Board((replace(results[0], **change), *results[1:]), "10s", "ndcg@20").conclusions()
-    assert [line for line in lines if "different" in line] == [line for line in lines if said and said in line]
-    assert sum("different" in line for line in lines) == bool(said)
-
-
 def test_a_dataset_on_which_few_methods_were_run_stands_apart():
     methods = ("ease", "ials", "bpr", "sl", "talos")
     results = [entry(dataset, name, 0.1 * number) for dataset in "ab" for number, name in enumerate(methods, start=1)]

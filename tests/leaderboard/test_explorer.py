@@ -46,7 +46,7 @@ def page():
         f"{seconds}s": [
             entry(
                 dataset, method, value * (0.9 if seconds == 10 else 1.0), allowed=f"{seconds}s", budget=float(seconds),
-                default={"ndcg@20": value / 2}, seconds={"all": seconds - 1.0}, search="asha",
+                default={"ndcg@20": value / 2}, seconds={"all": seconds - 1.0},
                 ended="settled" if method == "ease" else "still gaining", traits={"interactions": 3e5, "density": 0.02},
             )
             for dataset, row in zip(SPLITS, TUNED, strict=True)
@@ -55,7 +55,7 @@ def page():
         ]
         for seconds in (10, 30)
     }  # fmt: skip
-    late = entry("e", "sl", allowed="30s", budget=30.0, status="over budget", search="asha")
+    late = entry("e", "sl", allowed="30s", budget=30.0, status="over budget")
     boards["30s"].append(late)
     families = {"ease": ["linear"], "ials": ["als"], "bpr": ["gradient"], "sl": ["gradient </script>"]}
     block = explorer(boards, "30s", families, collection)

@@ -16,7 +16,6 @@ from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.judge.compare import compare
 from rankbench.leaderboard.agenda import Stores
-from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.options import ShowOptions
 from rankbench.leaderboard.results import Leaderboard, Result
@@ -334,15 +333,6 @@ def test_a_board_that_cannot_be_shown_says_why(board, tmp_path, words, told, req
 def test_a_wrong_word_is_one_line(board, words, told):
     output = board(*words, code=2)
     assert output.startswith(f"error: {told}") and output.count("\n") == 1
-
-
-def test_the_order_by_single_seeds_shows_what_chance_decides(tmp_path):
-    results = Leaderboard(tmp_path)
-    for dataset in "abc":
-        for entrant, seeds in {"sl": (0.4, 0.2, 0.4), "bpr": (0.3, 0.3, 0.25), "ease": (0.1,)}.items():
-            results.add(replace(entry(dataset, entrant, sum(seeds) / len(seeds)), by_seed=seeds))
-    assert Board(tuple(results.all(Result)), "10s", "ndcg@20").by_single_seeds == pytest.approx([1.0, 1 / 3, 1.0])
-    assert Board(tuple(results.all(Result)), "10s", "recall@20").by_single_seeds == []
 
 
 def test_the_table_has_the_methods_in_their_order(board, stored):

@@ -1,14 +1,13 @@
 """The store of a leaderboard."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from rankbench.core.errors import DataError
-from rankbench.leaderboard.board import Board, comparable
+from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.results import POINTS, Leaderboard, Result, thinned, within
 
 from .entries import entry
@@ -40,7 +39,6 @@ def test_another_budget_stays_and_the_same_entry_is_replaced(tmp_path):
 
 
 CHANGES = [
-    {"search": "asha"},
     {"precision": "float64"},
     {"threads": 2},
     {"metric": "recall@20"},
@@ -133,12 +131,12 @@ def test_users_without_a_history_are_stored_and_named_where_there_are_any(tmp_pa
 
 
 def test_the_board_of_a_budget_has_the_last_result_of_races_that_were_over_before(tmp_path):
-    races = {"ended": "settled", "search": "asha"}
+    races = {"ended": "settled"}
     lines = [
-        entry(entrant="ease", ended="exhausted", search="asha"), entry(entrant="sl", allowed="30s", budget=30.0, **races),
-        entry(entrant="sl", ended="still gaining", search="asha"), entry(entrant="bpr", ended="still gaining", search="asha"),
+        entry(entrant="ease", ended="exhausted"), entry(entrant="sl", allowed="30s", budget=30.0, **races),
+        entry(entrant="sl", ended="still gaining"), entry(entrant="bpr", ended="still gaining"),
         entry(entrant="ials", allowed="100s", budget=100.0, **races), entry(entrant="old"),
-        entry(entrant="cml", status="not applicable", search="asha"),
+        entry(entrant="cml", status="not applicable"),
     ]  # fmt: skip
     ease, sl, _, _, ials, _, cml = lines
     assert {each.entrant: each for each in within(lines, "100s")} == {"ease": ease, "sl": sl, "ials": ials, "cml": cml}
@@ -146,21 +144,8 @@ def test_the_board_of_a_budget_has_the_last_result_of_races_that_were_over_befor
     results = Leaderboard(tmp_path)
     for each in lines:
         results.add(each)
-    assert results.find(entry(entrant="sl", allowed="300s", budget=300.0, search="asha")) == sl
-    assert results.find(entry(entrant="bpr", allowed="30s", budget=30.0, search="asha")) is None
-
-
-def test_a_store_of_the_time_before_races_is_read_and_written_as_it_was(tmp_path):
-    source = Path(__file__).parents[2] / "experiments" / "leaderboard" / "lastfm.entries.jsonl"
-    (tmp_path / source.name).write_bytes(source.read_bytes())
-    results = Leaderboard(tmp_path)
-    old = [*results.all(Result)]
-    results.add(replace(old[0], search="asha", ended="settled", curve=((1.0, 0.5),), started_at="2026-12"))
-    results.add(old[0])
-    before, after = (set((folder / source.name).read_text().splitlines()) for folder in (source.parent, tmp_path))
-    assert before < after and len(after - before) == 1
-    shown, notes = comparable([each for each in Leaderboard(tmp_path).all(Result) if each.allowed == "10s"])
-    assert [each.search for each in shown] == ["asha"] and "Left out are 65 entries of an earlier kind of search" in notes[0]
+    assert results.find(entry(entrant="sl", allowed="300s", budget=300.0)) == sl
+    assert results.find(entry(entrant="bpr", allowed="30s", budget=30.0)) is None
 
 
 def test_a_curve_has_few_points_and_its_last_one():

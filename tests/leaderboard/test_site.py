@@ -40,7 +40,7 @@ def filled(folder):
                     reason="</td><script>alert(1)</script>" if lost else "",
                     method="bpr" if entrant == "copy" else entrant, params={"tau": 0.1, "surrogate": "tanh"},
                     metrics={} if lost else {"ndcg@20": (float(values.mean()), 0.1, 0.2), "recall@20": (0.4, None, None)},
-                    traits={"density": 1 / len(dataset)}, seeds=(0, 1), seconds={"all": 9.0, "fit": 2.0, "search": 5.0},
+                    traits={"density": 1 / len(dataset)}, seconds={"all": 9.0, "fit": 2.0, "search": 5.0},
                     valid=quality, curve=((1.0, quality / 2), (6.0, quality)),
                 )  # fmt: skip
                 users = pa.array([str(user) for user in range(300)])

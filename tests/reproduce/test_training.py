@@ -78,6 +78,8 @@ def test_a_setting_that_trains_longer_takes_the_place_of_a_shorter_one(home, toy
         # The rate falls to zero, so that a curve ends flat wherever it is.
         (4, "patience: 0, schedule: cosine", 4, [FLAT], "4 epochs (paper: 8), 40 steps; flat; not trained to its end", True),
         (4, "patience: 1", 2, [], "2 epochs (paper: 8), 18 steps; unknown, ended by validation", False),
+        # Validation would have ended it after nine.
+        (8, "patience: 2, eval_every: 2", 5, [FLAT], "5 epochs, 45 steps; flat", False),
         # Of the curves on validation and on test, the first decides.
         (8, "patience: 1", 4, [FLAT, RISING], "4 epochs, 36 steps; flat, ended by validation", False),
         (8, "patience: 1", 1, [], "1 epoch, 9 steps; unknown, ended by validation", False),

@@ -63,6 +63,7 @@ def reproduce(
     same command goes on where it ended.
     """
     from rankbench.core.environment import Environment
+    from rankbench.core.errors import require
     from rankbench.experiment.execution import require_device
     from rankbench.reproduce.agenda import agenda
     from rankbench.reproduce.agenda import reproduce as work_on
@@ -79,6 +80,7 @@ def reproduce(
         if plan.adopted:
             err.print(f"{plan.adopted} finished runs of this machine were taken over")
     if dry_run:
+        require(not options.alone, "--dry-run shows what is to be measured, and --alone times what is; leave one of them out")
         _show_tasks(plan, json)
         return
     outcome = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -132,22 +132,6 @@ class Board:
         return agreement(self.ranking, {name: self._ranking_of(self.entries, name) for name in others})
 
     @cached_property
-    def by_single_seeds(self) -> list[float]:
-        """Kendall's τ of the order by the means over seeds with that by each seed alone.
-
-        An entry that lacks a seed, because its method has none or its time was over, counts with its mean. Empty if another
-        metric is shown than that of the seeds.
-        """
-        n_seeds = max(len(each.by_seed) for each in self.entries)
-        if n_seeds < 2 or {each.metric for each in self.entries} != {self.metric}:
-            return []
-        alone = {
-            str(number): self._ranking_of([_by_seed(each, number) for each in self.entries], self.metric)
-            for number in range(n_seeds)
-        }
-        return list(agreement(self.ranking, alone).values())
-
-    @cached_property
     def traits(self) -> dict[str, dict[str, float]]:
         """The traits of each dataset."""
         return {each.dataset: each.traits for each in self.entries if each.traits}
@@ -259,8 +243,6 @@ class Board:
             yield f"Without one dataset, the order agrees with this one at τ = {tau[weakest]:.2f} or more ({weakest})."
         if shown := ", ".join(f"{name} {tau:.2f}" for name, tau in self.by_other_metrics.items()):
             yield f"Agreement (τ) with the order by other metrics: {shown}."
-        if taus := self.by_single_seeds:
-            yield f"Agreement (τ) with the order by one seed each: {min(taus):.2f} to {max(taus):.2f}."
 
     def _of_entries(self) -> Iterator[str]:
         n = len(self.ranking.datasets)
@@ -278,9 +260,6 @@ class Board:
             yield f"Would more time help? {shown[0].upper()}{shown[1:]}."
         if gains := [gain for each in self.entries if (gain := each.gain(self.metric)) is not None]:
             yield f"The searched setting is better than the defaults by {100 * float(np.median(gains)):.1f} % in the median."
-        # Methods that draw no random numbers have one seed, however many were asked for.
-        if len(seeds := {len(each.seeds) for each in self.entries if len(each.seeds) > 1}) > 1:
-            yield f"Measured with different numbers of seeds: {', '.join(map(str, sorted(seeds)))}."
         for foreign in self.foreign:
             if value := foreign.metrics.get(self.metric):
                 where = f"{foreign.name} on {foreign.dataset}, fitted on {foreign.fit_on}"
@@ -317,7 +296,6 @@ class Board:
             },
             "jackknife_tau": self.jackknife.tau if self.jackknife else {},
             "metrics_tau": self.by_other_metrics,
-            "seeds_tau": self.by_single_seeds,
             "traits": self.traits,
             "left_out": self.left_out,
             "datasets_apart": self.datasets_apart,
@@ -332,15 +310,10 @@ def usual(values: Iterable[T]) -> T:
 
 
 def comparable(entries: Sequence[Result], metric: str | None = None) -> tuple[list[Result], tuple[str, ...]]:
-    """Return the entries of one budget that are shown, and sentences about the others. They are milestones of races, if there
-    are any. They were chosen by `metric`, if any were, and otherwise by the metric of most; and they have the number of threads
-    that most of these have.
+    """Return the entries of one budget that are shown, and sentences about the others. They were chosen by `metric`, if any
+    were, and otherwise by the metric of most; and they have the number of threads that most of these have.
     """
     notes = []
-    races = [each for each in entries if each.search]
-    if races and (older := len(entries) - len(races)):
-        notes.append(f"Left out are {older} entries of an earlier kind of search, which cannot be compared with these.")
-    entries = races or entries
     chosen_by = [each.metric for each in entries]
     by = metric if metric in chosen_by else usual(chosen_by)
     if others := Counter(each for each in chosen_by if each != by):
@@ -403,10 +376,3 @@ def ranking_of(results: Iterable[Result], metric: str, sources: Mapping[str, str
 def _percent(found: Interval) -> str:
     """The mean and the interval of a share that has one."""
     return f"{percent(found.mean)} ({interval(100 * (found.low or 0), 100 * (found.high or 0), '.0f')} %)"
-
-
-def _by_seed(entry: Result, number: int) -> Result:
-    """The entry with the value of one seed as its mean, as it is if it lacks that seed."""
-    if number >= len(entry.by_seed):
-        return entry
-    return replace(entry, metrics={**entry.metrics, entry.metric: (entry.by_seed[number], None, None)})

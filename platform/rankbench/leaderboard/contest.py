@@ -27,7 +27,7 @@ from rankbench.leaderboard.board import comparable, ranking_of
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.entry import LATE, LIVE_BYTES, EntryJob, Rules
 from rankbench.leaderboard.milestones import before, milestones, name_of
-from rankbench.leaderboard.results import SEARCH, Leaderboard, Result, Status, thinned, within
+from rankbench.leaderboard.results import Leaderboard, Result, Status, thinned, within
 from rankbench.leaderboard.saved import SavedRace
 from rankbench.ledger.claims import Claims
 from rankbench.ledger.line import measured_in
@@ -96,7 +96,6 @@ class Entry:
             budget=self.milestone,
             metric=rules.metric,
             threads=rules.n_threads,
-            search=SEARCH,
             precision=rules.precision,
             status=status,
             reason=" ".join(without_colours(reason).split())[:300],

@@ -80,7 +80,7 @@ def _tuned(entry: Result, metric: str) -> float | None:
 
 def _default(entry: Result, metric: str) -> float | None:
     if entry.finished:
-        return _rounded(entry.default.get(metric, None if entry.default or not entry.search else NO_RESULT))
+        return _rounded(entry.default.get(metric, None if entry.default else NO_RESULT))
     return None if entry.status == "not applicable" else NO_RESULT
 
 

@@ -26,8 +26,7 @@ from rankbench.leaderboard.foreign import Foreign
 from rankbench.ledger.ledger import Ledger
 from rankbench.ledger.line import Line, MeasuredFit
 
-ROUNDED = ("metrics", "by_seed", "traits", "seconds", "valid", "peak_memory_gb", "default", "curve")
-SEARCH = "asha"  # how settings are searched (`sweeps/search/race.py`); empty for entries that had a budget of their own
+ROUNDED = ("metrics", "traits", "seconds", "valid", "peak_memory_gb", "default", "curve")
 POINTS = 30  # most points of a curve
 _MEASURED = b"started_at"  # metadata of a table of users: when its entry was measured
 Status = Literal["finished", "over budget", "not applicable", "failed"]
@@ -45,10 +44,8 @@ class Result(MeasuredFit):
     how many have no history, if there are any. `traits`: those of the train part (`traits.py`). `seconds`: of all that the
     budget counts, of the best fit until its best iteration, and of the test. `joules`: of all that the budget counts, as in a
     record. `ended`: whether the race is over, and why. `default`: means on test of the method's defaults. `curve`: points of
-    seconds and the best value on the validation set until then. Without a result, `reason` says why.
-
-    `search`: empty for what was measured before there were races: within a budget that contained fits with further `seeds`,
-    whose values are `by_seed`.
+    seconds and the best value on the validation set until then. `search`: how settings are searched
+    (`sweeps/search/race.py`). Without a result, `reason` says why.
     """
 
     dataset: Name
@@ -62,12 +59,10 @@ class Result(MeasuredFit):
     method: Annotated[str, Field(pattern=r"^[\w.+-]{0,150}$")] = ""
     valid: float | None = None
     tried: Number = 0
-    seeds: tuple[int, ...] = ()
-    by_seed: tuple[float, ...] = ()
     traits: dict[str, float] = field(default_factory=dict)
     threads: Several = 1
     joules: float | None = None
-    search: Literal["", "asha"] = ""
+    search: Literal["asha"] = "asha"
     precision: Literal["float32", "float64"] = "float32"
     ended: Literal["", "settled", "exhausted", "still gaining"] = ""
     default: dict[str, float] = field(default_factory=dict)
@@ -95,7 +90,7 @@ class Result(MeasuredFit):
     @property
     def over(self) -> bool:
         """Whether the race goes on to no further milestone."""
-        return bool(self.search) and (self.ended in ("settled", "exhausted") or self.status == "not applicable")
+        return self.ended in ("settled", "exhausted") or self.status == "not applicable"
 
     def gain(self, metric: str) -> float | None:
         """By which share of its value the defaults are worse; None if that is not known."""
@@ -120,9 +115,9 @@ class Result(MeasuredFit):
 
     def content(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Measurements are rounded; parameters are not, because a fit must be repeatable."""
-        for name in ("users", "joules", "search", "precision", "ended", "default", "curve"):
-            if not getattr(self, name) or (getattr(self, name) == "float32" and not self.search):
-                del fields[name]  # so that lines are those of the time before the field
+        for name in ("users", "joules", "ended", "default", "curve"):
+            if not getattr(self, name):
+                del fields[name]
         return fields | {name: rounded(fields[name]) for name in ROUNDED if name in fields}
 
 
@@ -195,13 +190,10 @@ class Leaderboard(Ledger):
 
 
 def within(entries: Iterable[Result], allowed: str) -> list[Result]:
-    """Return the entries with the budget `allowed`, and of races that were over before it the last entry. If all of those with
-    the budget are of the time before races, they are returned alone.
-    """
+    """Return the entries with the budget `allowed`, and of races that were over before it the last entry."""
     entries = sorted(entries, key=lambda each: each.budget)
     found = {each.race: each for each in entries if each.allowed == allowed}
-    races = not found or any(each.search for each in found.values())
-    over = {each.race: each for each in entries if races and each.over and each.budget < seconds_of(allowed)}
+    over = {each.race: each for each in entries if each.over and each.budget < seconds_of(allowed)}
     return [*(over | found).values()]
 
 

@@ -37,7 +37,6 @@ MEANING = (
     "measurement on test are not counted. Values are means over users on test; brackets are 95 % intervals over users. "
 )
 OF_RACES = "default: the method's own defaults, which had as much time as any other setting."
-BEFORE_RACES = "The chosen setting was fitted with several seeds within the time, and values are means over them."
 TESTED = 10  # methods of a dataset that are compared: each further one needs more resamples for all pairs
 TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "
@@ -102,7 +101,6 @@ def command(result: Result) -> str:
     """The command that fits the chosen setting again."""
     words = ["rankbench", "run", result.dataset, result.method, "--fit-on", "train"]
     words += [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in result.params.items()]
-    words += ["--seed", str(result.seeds[0])] if result.seeds and result.seeds[0] else []
     return " ".join(shlex.quote(word) for word in words)
 
 
@@ -138,8 +136,7 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
         ("largest share of a budget", f"{max(shares, default=0):.2f}"),
         ("chosen and ranked by", board.metric),
     )
-    meaning = MEANING + (OF_RACES if any(each.search for each in board.entries) else BEFORE_RACES)
-    return Page("Leaderboard", (meaning,), tuple(sections), facts, (*board.conclusions()[:3], *board.notes))
+    return Page("Leaderboard", (MEANING + OF_RACES,), tuple(sections), facts, (*board.conclusions()[:3], *board.notes))
 
 
 def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:

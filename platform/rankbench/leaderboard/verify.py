@@ -73,7 +73,7 @@ def chosen(options: VerifyOptions, results: Leaderboard) -> list[Result]:
     groups: dict[tuple[str, str, int], list[Result]] = {}
     for each in results.all(Result):
         groups.setdefault((each.allowed, each.metric, each.threads), []).append(each)
-    possible = [each for group in groups.values() for each in current(group) if each.finished and each.search]
+    possible = [each for group in groups.values() for each in current(group) if each.finished]
     require(bool(possible), f"{results.folder}: no entries of races; `rankbench leaderboard --budget 30s` measures some")
     found = [each for name in options.entries or () for each in _named(name, possible, results.folder)] or possible
     if options.draw is None or options.draw >= len(found):

@@ -86,7 +86,8 @@ class Agenda:
         here = run_folders(environment) if "again" in stages else None
         size_of = partial(Size.known, environment=environment) if self.evidence.read_only else None
         seconds = self.options.search_seconds
-        left = tasks(self.rows, self.studies, self.evidence, environment, self.metrics, cpus, seconds, here, size_of)
+        studies = [(study, name) for study, name in self.studies if not study.alone]
+        left = tasks(self.rows, studies, self.evidence, environment, self.metrics, cpus, seconds, here, size_of)
         chosen = (task for task in left if not stages or task.stage in stages)
         return tuple(task for task in chosen if not labels or labels & set(task.row_labels))
 
@@ -196,9 +197,9 @@ def reproduce(
     plan: Agenda, environment: Environment, told: Told = _silent, labels: Labels | None = None, running: Running | None = None
 ) -> Outcome:
     """Work through the tasks of an agenda until they are done or the time of its options has passed. Each finished fit is added
-    to the evidence at once and sent to MLflow. With the option alone, nothing new is measured: of the named rows, one measured
-    fit per dataset, method and encoder is run again with the machine to itself, so that its seconds can be compared. `running`
-    is told how far fits are.
+    to the evidence at once and sent to MLflow. With the option alone, of the named rows one measured fit per dataset,
+    method and encoder is run again with the machine to itself, so that its seconds can be compared, and studies that measure
+    seconds are run; nothing else is measured. `running` is told how far fits are.
 
     Raises ConfigError if results are in a store, if no machine has the GPU that the plan asks for, or if other processes
     use the machine and it is needed alone, ClusterError if the cluster cannot be joined, StorageError if results cannot be
@@ -238,9 +239,12 @@ def reproduce(
         with session(options.address, available_cpus(), gpus=plan.on_gpu) as cluster:
             how = budgeted, environment, cluster, plan.metrics, deadline
             if options.alone:
-                complete = run_alone(plan.named_rows, *how)
+                complete = run_alone(plan.named_rows, plan.studies, *how)
             else:
                 cpus = None if options.address else cluster.cpus
+                for study, name in plan.studies:
+                    if study.alone and study.stored(name, plan.evidence) is None:
+                        told(f"{study.table} on {name} measures seconds: --alone runs it, on an idle machine")
                 for line in forecast(plan.tasks, budget, cluster.cpus, cluster.gpus).lines():
                     told(line)
                 complete = run_within_budget(lambda: plan.tasks_left(environment, cpus), *how)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,13 +20,15 @@ from rankbench.reproduce.evidence import Evidence, records_folder, stored_fit
 from rankbench.reproduce.required_fits import PaperRow
 from rankbench.reproduce.schedule import Task, fresh, in_time, next_batch, slots
 from rankbench.reproduce.search import search
-from rankbench.reproduce.simulations import simulate
+from rankbench.reproduce.simulations import Simulation, simulate
 from rankbench.reproduce.timing import alone_folder, keep_seconds, time_alone, untimed
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.running import OutOfTime, Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
-from rankbench.tracking.record import RunRecord
+from rankbench.tracking.environment import code_revision
+from rankbench.tracking.record import RunRecord, find_record
+from rankbench.tracking.run_fields import CHANGED
 
 NAMED = 3  # tasks that are named if they were not begun
 
@@ -151,13 +154,16 @@ def claims_folder(environment: Environment) -> Path:
 
 def run_alone(
     rows: Sequence[PaperRow],
+    studies: Sequence[tuple[Simulation, str]],
     budgeted: BudgetedRun,
     environment: Environment,
     cluster: Session,
     metrics: dict[str, MetricSet],
     deadline: float | None,
 ) -> bool:
-    """Time one measured fit per dataset, method and encoder, one after another. Returns whether none is left."""
+    """Time one measured fit per dataset, method and encoder, one after another, and run the studies that measure seconds, with
+    their datasets. Returns whether nothing is left.
+    """
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
     store = SweepStore(alone_folder(environment).parent)
@@ -183,6 +189,11 @@ def run_alone(
             else:
                 budgeted.fitted += 1
                 budgeted.on_progress(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
+        for study, dataset in studies:
+            if study.alone and study.stored(dataset, budgeted.evidence) is None:
+                budgeted.on_progress(f"{study.study} of {study.table} on {dataset}")
+                simulate(study, dataset, budgeted.evidence, environment, budgeted.running.require_time)
+                budgeted.studied += 1
     return not budgeted.running.over
 
 
@@ -195,7 +206,10 @@ def _fit(batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment,
         task = by_unit[unit.run_id]
         served: list[Sequence[PaperRow]] = []
         for record, config in zip(records, unit.job.configs, strict=False):
-            fit = next(each for each in task.fits if each.config is config or each.config == config)
+            fit = next((each for each in task.fits if each.config == config), None)
+            if fit is None:  # another command has measured it meanwhile, of several that share an inverse
+                served.append(())
+                continue
             served.append(fit.rows)
             if record.finished:
                 line = stored_fit(record, config, fit.card_key, idle=False, metrics=fit.metrics)
@@ -207,7 +221,18 @@ def _fit(batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment,
                 budgeted.on_progress(f"failed: {task.labels} on {task.dataset}: {record.error}")
         budgeted.on_records(unit, records, store.records, served)
 
+    for unit in (task.unit for task in batch if task.unit):
+        _forget_unknown_code(unit, store)
     _run([task.unit for task in batch if task.unit], batch[0].fits[0].rows[0], environment, store, cluster, done, budgeted)
+
+
+def _forget_unknown_code(unit: Unit, store: SweepStore) -> None:
+    """Remove records of the unit by code that was not committed, unless it is that of now: nobody knows what it was."""
+    for config in unit.job.configs:
+        record = find_record(folder := store.records / unit.job.run_id(config))
+        revision = str(record.environment.get("revision") or "") if record else ""
+        if revision.endswith(CHANGED) and revision != code_revision():
+            shutil.rmtree(folder)
 
 
 def _search(

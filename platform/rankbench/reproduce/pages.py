@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rankbench.core.environment import Environment
+from rankbench.experiment.methods import method
 from rankbench.judge.printing import difference, interval, listed, number, p_text, percent
 from rankbench.reports.deviations import differing_params
 from rankbench.reports.page import Block, Grid, Items, Page, Section, Text
@@ -51,9 +53,9 @@ The claims on data that take the place of the paper's, which were not available.
 paper's there; a claim is neither shown nor refuted by them."""
 
 NEXT = """\
-Rows with their values per user on one machine, in the order of their measured means, each against the next one. The tests are
-those of the claims, with Holm's correction for all pairs of these rows. `seeds`: those that both rows of a pair have, and in
-how many of them the upper row has the higher mean."""
+Rows with their values per user on one machine, in the order of the means of the tested runs, each against the next one. The
+table above may have further seeds, and so another order. The tests are those of the claims, with Holm's correction for all
+pairs of these rows. `seeds`: those that both rows of a pair have, and in how many of them the upper row has the higher mean."""
 TESTED = ["difference", "95 % interval", "p (bootstrap, Wilcoxon)", "seeds"]
 
 COUNTED = """\
@@ -176,7 +178,9 @@ def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     if figure := differences_figure(paper.name, [row for row in rows if not row.stand_in], evidence):
         sections.append(Section("Figure", (figure,)))
     told: dict[str, str] = {}
-    sections += [section for table in paper.tables for section in _table_sections(table, evidence, told)]
+    files = Counter(table.name for table in paper.tables)
+    for table in paper.tables:
+        sections += _table_sections(table, evidence, told, files[table.name] > 1)
     sections += [section for study in paper.studies for section in _study_sections(study, evidence)]
     measured = {row.table.name for row in rows if measurements(row, evidence)}
     if missing := [name for name in dict.fromkeys(table.name for table in paper.tables) if name not in measured]:
@@ -265,11 +269,17 @@ def _on_stand_in(dataset: str, tables: Iterable[PaperTable]) -> bool:
 def _verdict(claim: StoredClaim, tables: Iterable[PaperTable]) -> str:
     """Return the verdict in words. On data that are not the paper's, nothing is said about its claim."""
     verdict = "cannot be told" if _undecided(claim, tables) else claim.verdict
-    if verdict == "holds" and any(pair.seeds == 1 for pair in claim.pairs):
+    if verdict == "holds" and any(pair.seeds == 1 and _has_seeds(pair, claim.table, tables) for pair in claim.pairs):
         verdict = "holds (users)"
     if not _on_stand_in(claim.dataset, tables):
         return verdict
     return "not on this stand-in" if verdict == "contradicted" else f"{verdict} on this stand-in"
+
+
+def _has_seeds(pair: StoredPair, name: str, tables: Iterable[PaperTable]) -> bool:
+    """Whether another seed would change anything in a row of the pair."""
+    arms = [arm for table in tables if table.name == name for arm in table.spec.arms]
+    return any(method(arm.method).seeded for arm in arms if arm.label in (pair.better, pair.than))
 
 
 def _undecided(claim: StoredClaim, tables: Iterable[PaperTable]) -> str:
@@ -311,10 +321,14 @@ def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> It
             yield Text(NEXT + (f" Not compared: {listed(missing)}." if missing else ""))
 
 
-def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str]) -> Iterator[Section]:
-    """Yield the sections of a table, one per dataset. `told`: the accounts that earlier sections have, with their titles."""
+def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str], several: bool) -> Iterator[Section]:
+    """Yield the sections of a table, one per dataset. `told`: the accounts that earlier sections have, with their titles;
+    `several`: whether another file has rows of the same table.
+    """
     for name in table.cards:
         title, every = f"{table.name} on {name}", list(rows_of([table], [name]))
+        if several:  # files of this table and dataset
+            title += f" ({table.spec.name})"
         rows = [row for row in every if row.published]
         costs = Grid(*cost_columns(every, evidence))
         if not costs.body and not any(measurements(row, evidence) for row in rows):
@@ -327,7 +341,8 @@ def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str])
             *_accounts(rows, title, told),
         )
         reason = table.stand_in(name)
-        curves = curves_figure(f"{table.name.replace('/', '-')}-{name}-curves", rows, evidence)
+        stem = table.spec.name if several else table.name.replace("/", "-")
+        curves = curves_figure(f"{stem}-{name}-curves", rows, evidence)
         blocks: list[Block] = [
             *([Text(f"A stand-in, so that only the order can be compared: {reason}")] if reason else []),
             *([Grid(header, body)] if body else []),

@@ -28,7 +28,7 @@ class Simulation:
     `params(dataset)`: parameters of the study. `read(rows)`: the cells in the rows of its findings. `published(dataset)`: the
     same cells in the paper. `seconds(dataset)`: a rough estimate. `account`: why its cells cannot be compared exactly, and
     `cause`: the same in a word. `base`: the row that the others are relative to, whose own cell is 1 by definition and counts
-    as published alone.
+    as published alone. `alone`: whether it measures seconds, for which it needs the machine to itself.
     """
 
     table: str
@@ -42,6 +42,7 @@ class Simulation:
     cause: Cause
     account: str = ""
     base: str = ""
+    alone: bool = False
 
     @property
     def paper(self) -> str:
@@ -187,5 +188,6 @@ SIMULATIONS = (
         "seconds",
         "Seconds are compared as ratios to SL: the published ones are of a GPU. Measure them on an idle machine.",
         base="sl",
+        alone=True,
     ),
 )

@@ -22,6 +22,7 @@ from rankbench.tracking.record import RunRecord
 
 # What describes the seconds of a line, and not its metrics.
 OF_SECONDS = ("seconds", "fit_shared_by", "peak_memory_gb", "threads", "device", "cpu", "idle")
+CPU = "cpu"
 QUIET = 0.25  # load per processor up to which a machine counts as idle
 
 Done = Callable[[Unit, list[RunRecord], bool], None]
@@ -39,7 +40,9 @@ def require_idle(cpus: int) -> None:
 
 
 def untimed(rows: Iterable[PaperRow], evidence: Evidence) -> list[RequiredFit]:
-    """Return one measured fit per dataset, method and encoder of which none was timed alone."""
+    """Return one fit per dataset, method and encoder that was measured on processors, as it will be timed, and of which none
+    was timed alone.
+    """
     first: dict[tuple[str, str, str], RequiredFit] = {}
     timed = set()
     for fit in required_fits(rows, evidence):
@@ -47,7 +50,7 @@ def untimed(rows: Iterable[PaperRow], evidence: Evidence) -> list[RequiredFit]:
         found = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype)
         if any(each.idle for each in found):
             timed.add(kind)
-        elif is_measured(fit, evidence):
+        elif (known := measurement_of(fit, evidence)) and known.device == CPU and is_measured(fit, evidence):
             first.setdefault(kind, fit)
     return [fit for kind, fit in first.items() if kind not in timed]
 
@@ -78,7 +81,7 @@ def time_alone(
 def keep_seconds(line: StoredFit, fit: RequiredFit, evidence: Evidence) -> StoredFit:
     """Return the line of a fit that was made again, with the seconds that it took alone, if the evidence has them."""
     known = measurement_of(fit, evidence)
-    timed = known is not None and known.idle and known.fingerprint == line.fingerprint
+    timed = known is not None and known.idle and (known.fingerprint, known.device) == (line.fingerprint, line.device)
     return _with_seconds_of(known, line) if known and timed else line
 
 

@@ -54,13 +54,13 @@ def training_of(row: PaperRow, fits: Sequence[StoredFit]) -> Training | None:
     """Return the training of the fits of a row, by seed; None if its method does not train step by step."""
     first = fits[0]
     states = [state_of(fit.curves, fit.iterations) for fit in fits]
-    return _training(row, first.params, first.iterations, first.counts, first.fit_on, states)
+    return _training(row, first.params, [fit.iterations for fit in fits], first.counts, first.fit_on, states)
 
 
 def training_of_record(record: RunRecord, row: PaperRow) -> Training | None:
     """Return the training of a single run that serves a row."""
     states = [state_of(curves_of(record, [*row.published]), record.iterations)]
-    return _training(row, record.params, record.iterations, record.dataset.counts, record.fit_on, states)
+    return _training(row, record.params, [record.iterations], record.dataset.counts, record.fit_on, states)
 
 
 def state_of(curves: Sequence[TrainingCurve], kept: int | None) -> State:
@@ -71,12 +71,12 @@ def state_of(curves: Sequence[TrainingCurve], kept: int | None) -> State:
 def _training(
     row: PaperRow,
     params: Mapping[str, Any],
-    epochs: int | None,
+    kept: Sequence[int | None],
     counts: Mapping[str, int],
     fit_on: str,
     states: Sequence[State],
 ) -> Training | None:
-    counted = next((name for name in ("epochs", "iterations") if name in params), None)
+    counted, epochs = next((name for name in ("epochs", "iterations") if name in params), None), kept[0]
     if epochs is None or counted is None:
         return None
     protocol = row.table.spec.protocol.params | row.arm.protocol
@@ -84,6 +84,8 @@ def _training(
     per_epoch = _steps_of_an_epoch(params, counts, fit_on)
     allowed, wanted = params[counted], protocol.get(counted)
     fewer = wanted is not None and allowed < wanted
+    # Validation ends a fit so many epochs after the best one; a best one that is later was followed by the last one.
+    waits = params.get("patience", 0) * (params.get("eval_every") or 1)
     return Training(
         epochs,
         counted,
@@ -91,7 +93,7 @@ def _training(
         state=state,
         wanted=wanted if fewer else None,
         fewer=fewer or row.arm.cause == "steps",
-        stopped=epochs < allowed and params.get("patience", 0) > 0,
+        stopped=waits > 0 and all(each is not None and each + waits <= allowed for each in kept),
         forced=params.get("schedule") in ("cosine", "drop"),
     )
 
