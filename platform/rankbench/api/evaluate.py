@@ -121,7 +121,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         err.print(f"warning: {problem}")
     if labels:
         send(sink_of_runs(environment, labels), record, folder, f"{card.name} {record.arm}", ())
-    return RecordedRun(record, folder, {}, False)
+    return RecordedRun(record, folder, kept=False)
 
 
 def _as_option(argument: re.Match[str]) -> str:

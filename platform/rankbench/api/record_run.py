@@ -46,11 +46,10 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A record, its folder, the parameters that were given, and whether it is `kept`, that of an earlier run."""
+    """A record, its folder, and whether it is `kept`, that of an earlier run."""
 
     record: RunRecord
     folder: Path
-    given: dict[str, Any]
     kept: bool
 
 
@@ -111,7 +110,7 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
             execution.checkpoints.clear()
         if sink:
             send(sink, record, **shown(record))
-    return RecordedRun(record, folder, planned.given, kept)
+    return RecordedRun(record, folder, kept)
 
 
 def chosen_metrics(options: MetricOptions) -> MetricSet:

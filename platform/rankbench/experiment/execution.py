@@ -58,12 +58,3 @@ def require_device(device: str) -> None:
         from rankbench.training.device import require_device as require_there  # imports PyTorch, which takes seconds
 
         require_there(device)
-
-
-def keep_to_share_of_gpu(share: float) -> None:
-    """Bound the memory that the fits of this process take of its GPU to `share` of it: one that needs more ends with a message
-    of its own, where it would else take the memory of fits that share the GPU.
-    """
-    from rankbench.training.device import keep_to_share_of_gpu as keep_to_share  # imports PyTorch, which takes seconds
-
-    keep_to_share(share)

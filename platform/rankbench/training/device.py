@@ -21,7 +21,9 @@ def require_device(device: str) -> None:
 
 
 def keep_to_share_of_gpu(share: float) -> None:
-    """Bound the memory that this process takes of its GPU from now on."""
+    """Bound the memory that the fits of this process take of its GPU to `share` of it: one that needs more ends with a message
+    of its own, where it would else take the memory of fits that share the GPU.
+    """
     torch.cuda.set_per_process_memory_fraction(share)
 
 

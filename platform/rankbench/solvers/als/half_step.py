@@ -27,7 +27,7 @@ import scipy.sparse as sp
 
 from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import BlockMap
-from rankbench.fitting.thread_pool import threads_of
+from rankbench.fitting.thread_pool import in_order
 from rankbench.solvers.als.exact import exact_cycles, solve_exact
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
@@ -268,10 +268,7 @@ def in_chunks(function: Callable[[slice], Any], n_rows: int) -> Iterator[Any]:
     Since the size of a chunk is fixed, results are rounded alike for any number of threads.
     """
     chunks = [slice(start, min(start + CHUNK, n_rows)) for start in range(0, n_rows, CHUNK)]
-    if len(chunks) == 1:
-        yield function(chunks[0])
-    else:
-        yield from threads_of(numba.get_num_threads()).map(function, chunks)
+    return in_order(function, chunks, numba.get_num_threads() if len(chunks) > 1 else 1)
 
 
 def solve_block(block: Block, system: System, solver: str, begin: np.ndarray | None, effort: int) -> np.ndarray:

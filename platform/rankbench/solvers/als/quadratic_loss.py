@@ -35,8 +35,3 @@ class QuadraticLoss:
         require(
             bool(least >= 0), f"a weight or a regulariser of the loss is negative ({least:.3g}), so the loss has no minimum"
         )
-
-    @property
-    def consistent(self) -> bool:
-        """Whether both half steps minimise one objective."""
-        return self.item_all_target is None

@@ -11,6 +11,7 @@ from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError
+from rankbench.data.blocks import mirror_upper
 from rankbench.fitting.thread_pool import in_order
 from rankbench.solvers.inverse.blas import product
 
@@ -40,7 +41,7 @@ def spd_inverse_(A: np.ndarray, progress: Progress = lambda done, total: None) -
         for start, stop in panels:
             _product_panel(A, start, stop, width)
             progress(n**3 - (n - stop) ** 3 // 3, n**3)
-    _mirror_lower(A)
+    mirror_upper(A.T)
     return A
 
 
@@ -98,18 +99,6 @@ def _product_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
         A[start:stop, columns] = column.T @ A[start:, columns]
 
     each(multiply, blocks(0, stop, width))
-
-
-@numba.njit(parallel=True, cache=True)
-def _mirror_lower(matrix):
-    """Copy the lower triangle to the upper one, tile by tile, so that both stay in the cache."""
-    n, tile = matrix.shape[0], 64
-    n_tiles = (n + tile - 1) // tile
-    for a in numba.prange(n_tiles):
-        for b in range(a, n_tiles):
-            for i in range(a * tile, min(n, (a + 1) * tile)):
-                for j in range(max(b * tile, i + 1), min(n, (b + 1) * tile)):
-                    matrix[i, j] = matrix[j, i]
 
 
 def blocks(start: int, stop: int, width: int) -> list[slice]:

@@ -24,8 +24,6 @@ class PairLoss:
     """The loss of scores P Qᵀ on X (n_users, n_items) 0/1, per interaction."""
 
     def __init__(self, X: sp.csr_array, loss: QuadraticLoss, dtype: type):
-        if loss.weight.any() or not loss.consistent:
-            raise ValueError("the weights of this loss must depend only on the user")
         self.total = max(X.nnz, 1)
         self.X = sp.csr_array((np.ones(X.nnz, dtype), X.indices, X.indptr), X.shape)
         self.Xt = self.X.T.tocsr()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rankbench.core.errors import StorageError
+from rankbench.data.blocks import mirror_upper
 from rankbench.solvers.tiled.graph import panels
 from rankbench.solvers.tiled.store import TileFile
 
@@ -51,7 +52,7 @@ class TiledMatrix:
                     block[:] = self._store.read((j, i), buffer)[inside].T
                 else:
                     lower = self._store.read((j, j), buffer)
-                    _mirror(lower)
+                    mirror_upper(lower.T)
                     block[:] = lower[:, inside]
         return out
 
@@ -69,9 +70,3 @@ class TiledMatrix:
         buffer = np.empty(self.tile**2, self.dtype)
         blocks = range(self._store.grid.n_blocks)
         return np.concatenate([np.diagonal(self._store.read((k, k), buffer)).copy() for k in blocks])
-
-
-def _mirror(A: np.ndarray) -> None:
-    """Copy the lower triangle of a column-major tile to the upper one, row by row, without a second tile."""
-    for i in range(1, len(A)):
-        A[:i, i] = A[i, :i]

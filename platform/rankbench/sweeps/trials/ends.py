@@ -15,6 +15,7 @@ from ray.tune.experiment import Trial
 from rankbench.sweeps.search.stage import OnDone, records_of
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.limits import OVERDUE, why_late
+from rankbench.sweeps.trials.unsaved import Unsaved
 from rankbench.sweeps.units import Unit
 
 VISIBLE = 90.0  # seconds until every host sees a new file; NFS may remember for a minute that there was none
@@ -41,7 +42,7 @@ class Lost:
     late: bool = False
 
 
-class TrialEnds(tune.Callback):
+class TrialEnds(Unsaved, tune.Callback):
     """Passes the result of each trial on, and collects the trials whose worker was lost.
 
     With `again`, these are run again at the end, and `warn` is called at once.
@@ -50,10 +51,6 @@ class TrialEnds(tune.Callback):
     def __init__(self, group: Group, on_done: OnDone, warn: Callable[[str], None], again: bool):
         self.group, self.on_done, self.warn, self.again = group, on_done, warn, again
         self.lost: list[Trial] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        # As in the searcher, nothing is restored.
-        return {}
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         unit, search = self.group.unit_of(trial), self.group.search

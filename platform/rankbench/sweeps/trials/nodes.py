@@ -13,20 +13,17 @@ from ray.tune.experiment import Trial
 from rankbench.cluster.alive_nodes import alive_machines
 from rankbench.core.errors import ClusterError
 from rankbench.sweeps.trials.group import Group
+from rankbench.sweeps.trials.unsaved import Unsaved
 from rankbench.sweeps.usage import Usage
 
 LOOK_EVERY = 5.0  # seconds between two looks at the nodes of a cluster, which come and go
 
 
-class Nodes(tune.Callback):
+class Nodes(Unsaved, tune.Callback):
     """Counts the time of the processors, and looks which nodes a cluster has now, so that one that joins gets trials."""
 
     def __init__(self, group: Group, usage: Usage, look: bool):
         self.group, self.usage, self.look, self.looked = group, usage, look, time.monotonic()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # As in the searcher, nothing is restored.
-        return {}
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         if self.look and time.monotonic() - self.looked > LOOK_EVERY:

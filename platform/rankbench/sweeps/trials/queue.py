@@ -13,10 +13,11 @@ from rankbench.sweeps.search.stage import OnDone
 from rankbench.sweeps.trials.dispatch import Request
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.lineup import Candidate, Lineup
+from rankbench.sweeps.trials.unsaved import Unsaved
 from rankbench.sweeps.units import Unit
 
 
-class Queue(Searcher):
+class Queue(Unsaved, Searcher):
     """Suggests the planned units, the largest first or in their order, and draws of each adaptive search in turn, as the
     dispatch allows. `begins` is asked of a planned unit when its turn comes; it is left out if the answer is no.
     """
@@ -27,10 +28,6 @@ class Queue(Searcher):
         self.lineup = Lineup(group)
         self.next_search = 0
         self.remaining = [each.trials for each in group.searches]
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tune saves its searcher for a restore, which never happens here: records determine what is still to run.
-        return {}
 
     def suggest(self, trial_id: str) -> Any:
         dispatch = self.group.dispatch

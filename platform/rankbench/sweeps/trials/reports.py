@@ -10,6 +10,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 
 from rankbench.sweeps.running import Running
+from rankbench.sweeps.trials.unsaved import Unsaved
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.record import record_of
 
@@ -17,15 +18,11 @@ ITERATION, VALID = "rankbench/iteration", "rankbench/valid"  # in a result; with
 BEGUN, ROWS = "rankbench/begun", "rankbench/rows"  # JSON: what is known of the record, in the first report, and new rows
 
 
-class Reports(tune.Callback):
+class Reports(Unsaved, tune.Callback):
     """Tells `running` which units run, how far they are, and rows of their curves. `unit_of` returns the unit of a trial."""
 
     def __init__(self, unit_of: Callable[[Trial], Unit], running: Running):
         self.unit_of, self.running = unit_of, running
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tune saves its callbacks for a restore, which never happens here.
-        return {}
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self.running.start(trial.trial_id, self.unit_of(trial))

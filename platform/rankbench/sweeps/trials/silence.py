@@ -9,18 +9,15 @@ from ray import tune
 from ray.tune.experiment import Trial
 
 from rankbench.sweeps.running import Running, RunningFit
+from rankbench.sweeps.trials.unsaved import Unsaved
 
 
-class Silence(tune.Callback):
+class Silence(Unsaved, tune.Callback):
     """Calls `warn` once for each time that a fit falls silent."""
 
     def __init__(self, running: Running, warn: Callable[[str], None]):
         self.running, self.warn = running, warn
         self._told: list[RunningFit] = []  # those that are silent, and known to be
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tune saves its callbacks for a restore, which never happens here.
-        return {}
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         silent = [(fit, seconds) for fit in self.running.fits if (seconds := fit.silence) is not None]

@@ -22,7 +22,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import StorageError
 from rankbench.core.memory import Spill
 from rankbench.core.plugins import Shipment
-from rankbench.experiment.execution import Execution, Limit, keep_to_share_of_gpu
+from rankbench.experiment.execution import Execution, Limit
 from rankbench.experiment.outcome import failure
 from rankbench.experiment.run import run_stepwise
 from rankbench.fitting.checkpoints import Checkpoints
@@ -139,6 +139,8 @@ class UnitTrainable(tune.Trainable):
     def _start(self) -> Generator[list[Row] | Limit, None, None]:
         unit, checkpoints, spill = self.unit, None, None
         if unit.gpus and unit.workers == 1:  # workers have GPUs of their own
+            from rankbench.training.device import keep_to_share_of_gpu  # imports PyTorch, which takes seconds
+
             keep_to_share_of_gpu(unit.gpus)
         if isinstance(unit.job.configs[0].spec, Iterative):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY, discard=True)

@@ -13,11 +13,12 @@ from rankbench.cluster.advice import advice
 from rankbench.cluster.alive_nodes import alive_machines
 from rankbench.cluster.machine import Needs, described
 from rankbench.cluster.ray_internals import log_folder
+from rankbench.sweeps.trials.unsaved import Unsaved
 
 PATIENCE = 60.0  # seconds
 
 
-class Waiting(tune.Callback):
+class Waiting(Unsaved, tune.Callback):
     """Calls `warn` once if a trial, whose needs `needs_of` returns, is pending for more than `PATIENCE` seconds. What may be
     wrong with this machine is said where the cluster is `local`.
     """
@@ -26,10 +27,6 @@ class Waiting(tune.Callback):
         self.needs_of, self.warn, self.local = needs_of, warn, local
         self._since: dict[str, float] = {}
         self._warned = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tune saves its callbacks for a restore, which never happens here.
-        return {}
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         now = time.monotonic()
