@@ -5,6 +5,7 @@ The resources of all machines together do not matter, since a trial runs on one 
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from rankbench.cluster.machine import Machine, Needs, described
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.placement import adapted, require_machine, shared_needs
+from rankbench.sweeps.trials import waiting
 
 from .commands import output, start
 from .planned import plan_of
@@ -115,6 +117,23 @@ def test_machines_are_described_with_equal_ones_counted():
     assert described([Machine(1, GB), Machine(8, 20 * GB, 2), Machine(1, GB)]) == (
         "2 nodes of 1 CPU and 1.0 GB, 1 node of 8 CPUs, 2 GPUs and 20.0 GB"
     )
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_what_may_be_wrong_with_this_machine_is_not_said_of_a_cluster_that_was_joined(local, monkeypatch):
+    for name, value in {
+        "PATIENCE": -1.0,
+        "alive_machines": lambda: [],
+        "log_folder": lambda: "logs",
+        "advice": lambda n: "stop Ray",
+    }.items():
+        monkeypatch.setattr(waiting, name, value)
+    said = []
+    callback = waiting.Waiting(lambda trial: Needs(1, GB), said.append, local)
+    for _ in range(2):
+        callback.on_step_end(1, [SimpleNamespace(status="PENDING", trial_id="a")])
+    (line,) = said
+    assert line.startswith("no worker for a trial") and ("stop Ray" in line) == local
 
 
 # The only processor is taken until the sweep says that it waits for it.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankbench.cli import _main
+from rankbench.core.errors import StorageError
 from rankbench.core.storage import Storage
 from rankbench.schema.shared_sweeps import RECORDS, SWEEPS, newest_records, stored_ids
 from rankbench.tracking.record import read_records
@@ -92,6 +93,14 @@ def test_runs_of_one_machine_are_compared_on_another(s3, tmp_path, monkeypatch, 
     monkeypatch.setenv("RANKBENCH_CACHE", str(tmp_path / "one"))
     sizes = [f"data.source.generator.{name}={n}" for name, n in (("users", 60), ("items", 40), ("interactions_per_user", 8))]
     ids = []
+
+    def fails(folder, attempt):
+        raise StorageError("the store does not answer")
+
+    with monkeypatch.context() as patch:  # the record is here, and the next call uploads it
+        patch.setattr("rankbench.api.record_run.store_run", fails)
+        assert _main(["run", "synthetic", "ease", "lam=10", *sizes, "--no-track"]) == 5
+        capsys.readouterr()
     for lam in (10, 1000):
         assert _main(["run", "synthetic", "ease", f"lam={lam}", *sizes, "--no-track", "--json"]) == 0
         ids.append(json.loads(capsys.readouterr().out)["id"])
