@@ -233,7 +233,10 @@ def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number
     assert any("raylet" in child.name() for child in below)
     process.send_signal(number)
     _, err = output(process, code)
-    assert err.splitlines()[-1] == f"error: {word}; finished runs are kept; the same command with --resume continues the sweep"
+    assert (
+        err.splitlines()[-1]
+        == f"error: {word}; finished runs are kept; the same command with --resume continues the sweep if it had begun"
+    )
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
     assert any(record.finished for record in records_in(folder))
     assert not (folder / "tune").exists()  # nor does Tune keep its state on the disk of the results
