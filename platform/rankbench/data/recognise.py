@@ -234,8 +234,9 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
     )
     chosen = [int(column) for column in positions.values()] or [0, 1]
     cells, *below = ([line[each] for each in chosen if each < len(line)] for line in (first, *rest))
+    # Above ids with letters, a header is known by its names; positions do not say whether there is one.
     named = any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in cells) or _looks_like_names(cells, below)
-    if (columns or len(first) <= 4) and (_is_header(first, rest, chosen) or (positions and named)):  # or ids with letters
+    if (columns or len(first) <= 4) and (_is_header(first, rest, chosen) or (positions and named)):
         if not columns and not any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in first):
             raise _no_columns(raw, first)
         columns = {name: first[int(column)] for name, column in positions.items()} or columns

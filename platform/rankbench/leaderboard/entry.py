@@ -250,12 +250,11 @@ class Attempt:
         for each in self._models():
             self._test(each)
         outcome = self._outcome(best, ended) if best else Outcome(failure(self.job, self.job.configs[0], LATE))
-        if self.saved.clock() > self.job.milestone:
-            pass  # a race that has run for longer is kept
-        elif ended == "still gaining":
-            self.saved.write(self.race, self.curve, self.joules, [self.tested[each] for each in self._models()])
-        else:
-            self.saved.remove()
+        if self.saved.clock() <= self.job.milestone:  # one that has run for longer is kept
+            if ended == "still gaining":
+                self.saved.write(self.race, self.curve, self.joules, [self.tested[each] for each in self._models()])
+            else:
+                self.saved.remove()
         return outcome
 
     def _outcome(self, best: Best, ended: Ended) -> Outcome:

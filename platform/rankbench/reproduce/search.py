@@ -67,11 +67,15 @@ def search(
     for start in range(0, len(settings), at_once):
         if not over():
             measure(settings[start : start + at_once])
-    drawn, further = len(tried), list[dict[str, Any]]()
+    drawn = len(tried)
+    cut = drawn < len(settings)
     for _ in range(STEPS):
         best = _best(tried, order, metric)
         further = one_step_beyond(row.arm, values[best.id], tried_values()) if best else []
-        if not further or over():
+        if not further:
+            break
+        if over():
+            cut = True
             break
         measure(further)
     best = _best(tried, order, metric)
@@ -92,7 +96,7 @@ def search(
         stopped=sum(record.stopped for record in tried.values()),
         on=on,
         seconds=round(spent(), 1),
-        bound=bound if drawn < len(settings) or (further and over()) else None,
+        bound=bound if cut else None,
         seed=spec.search.seed,
         revision=best.environment.get("revision"),
         started_at=best.started_at,

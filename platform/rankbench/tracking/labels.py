@@ -38,9 +38,8 @@ class Labels:
     @classmethod
     def if_tracked(cls, track: bool, source: str, tags: Iterable[str] | None, name: str | None = None) -> Labels | None:
         """Those of a command whose option `track` says whether MLflow gets a run; None if not. Raises ConfigError."""
-        labels = cls.from_env(source, tags or (), name)
         require(track or not (tags or name), "--no-track: no MLflow run is made; leave out --tag and --run-name")
-        return labels if track else None
+        return cls.from_env(source, tags or (), name) if track else None
 
     @classmethod
     def from_env(
