@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -10,6 +11,7 @@ from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import collection
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.options import ShowOptions
+from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.stored import board as stored_board
 
 ROOT = Path(__file__).parents[2]
@@ -35,3 +37,15 @@ def test_the_readme_says_what_the_board_says(board):
     assert said and [*map(int, said.groups())] == [len(board.ranking.methods), len(board.ranking.datasets), board.seconds]
     first, second = (each.method for each in board.standings[:2])
     assert f"`{first}` has the best mean rank" in text and f"then `{second}`" in text
+
+
+def test_the_readme_says_what_more_time_gains(board):
+    store, text = Leaderboard(ROOT / "experiments" / "leaderboard"), (ROOT / "README.md").read_text(encoding="utf-8")
+    values = {(each.dataset, each.entrant): each.metrics["ndcg@20"][0] for each in board.entries if each.finished}
+    early = [each for each in store.all(Result) if each.allowed == "10s" and each.finished]
+    gains = {
+        name: median(values[each.dataset, name] / each.metrics["ndcg@20"][0] - 1 for each in early if each.entrant == name)
+        for name in ("sl", "lightgcn", "ease")
+    }
+    said = f"`sl` gains {100 * gains['sl']:.0f} %, `lightgcn` {100 * gains['lightgcn']:.0f} % and `ease` nothing"
+    assert said in text and abs(gains["ease"]) < 0.005
