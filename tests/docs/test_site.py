@@ -107,5 +107,6 @@ def test_the_site_contains_the_leaderboard_of_this_repository(site):
     index = read(site / "leaderboard" / "index.html")
     assert "73 methods on 5 datasets" in index
     assert 'href="leaderboard/index.html"' in read(site / "leaderboard.html")
-    gowalla = read(site / "leaderboard" / "dataset-gowalla.html")
-    assert "= best" in gowalla or "worse" in gowalla.split("Repeat")[0], "verdicts come from the store, without values of users"
+    lastfm = read(site / "leaderboard" / "dataset-lastfm.html")
+    # The page explains the words once; all others are verdicts.
+    assert lastfm.count("= best") > 1, "verdicts come from the store, without values of users"
