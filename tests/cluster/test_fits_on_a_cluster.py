@@ -114,7 +114,8 @@ with cluster(3) as nodes, session(nodes.address):
 def scenario(text, folder):
     """What `text` said, which runs on a cluster of three nodes; everything must have the bits of one process."""
     said = answer("-c", COMMON + text + "\nprint(json.dumps(said))", folder)
-    assert all(each["same"] for each in said.values()), said
+    different = [name for name, each in said.items() if not each["same"]]
+    assert not different, f"{different}: {said}"
     return said
 
 

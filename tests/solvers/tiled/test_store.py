@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 from rankbench.core.errors import StorageError
 from rankbench.solvers.tiled.grid import Grid
-from rankbench.solvers.tiled.store import STATE, TILES, TileFile
+from rankbench.solvers.tiled.store import STATE, TILES, TileFile, read_tile, write_tile
 
 FLOAT = np.dtype(np.float64)
 GRID = Grid(7, 3, FLOAT)  # blocks of 3, 3 and 1
@@ -108,6 +108,22 @@ def test_a_panel_that_begins_again_gets_its_slots_again_and_nobody_else_does(tmp
     assert store.reserve(PANELS[2]) == third
     fourth = store.reserve(PANELS[3])
     assert not set(fourth.values()) & {slot for each in (second, third) for slot in each.values()}
+    store.close()
+
+
+def test_a_task_of_an_attempt_that_was_given_up_writes_nothing(tmp_path):
+    store = TileFile.create(tmp_path, GRID, PROBLEM)
+    early, late = (np.full((GRID.tile, GRID.tile), value, GRID.dtype) for value in (1, 2))
+    with pytest.raises(StorageError, match="another process writes tiles there"):
+        TileFile.create(tmp_path, GRID, PROBLEM)
+    first = store.writer
+    write_tile(early, tmp_path, 0, GRID, first)
+    store.release()
+    with pytest.raises(StorageError, match="the panels of this task were begun again"):
+        write_tile(late, tmp_path, 0, GRID, first)
+    assert_array_equal(read_tile(tmp_path, 0, GRID, (1, 0)), early)
+    write_tile(late, tmp_path, 0, GRID, store.writer)
+    assert_array_equal(read_tile(tmp_path, 0, GRID, (1, 0)), late)
     store.close()
 
 

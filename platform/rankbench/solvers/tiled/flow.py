@@ -146,7 +146,7 @@ class _Run:
             self._bring(tile for tile in task.reads if tile not in own)
             flow.change(task.out, Change.of(task, grid), task.reads)
         slots = self.store.reserve(panel.tiles)
-        tickets = [flow.use(tile, Write(self.store.folder, slot, grid)) for tile, slot in slots.items()]
+        tickets = [flow.use(tile, Write(self.store.folder, slot, grid, self.store.writer)) for tile, slot in slots.items()]
         self.submitted.append(_Submitted(panel, slots, tickets))
         self._drop_read()
 

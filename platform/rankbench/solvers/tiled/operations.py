@@ -90,14 +90,15 @@ class Read:
 
 @dataclass(frozen=True)
 class Write:
-    """A tile to the file."""
+    """A tile to the file, if `writer` still writes it."""
 
     folder: Path
     slot: int
     grid: Grid
+    writer: str
 
     def __call__(self, array: np.ndarray) -> None:
-        write_tile(array, self.folder, self.slot, self.grid)
+        write_tile(array, self.folder, self.slot, self.grid, self.writer)
 
     def cost(self) -> Cost:
         return Cost(disk=self.grid.tile_bytes)

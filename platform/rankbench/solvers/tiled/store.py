@@ -10,6 +10,7 @@ import errno
 import fcntl
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -37,6 +38,7 @@ class Slots:
         self._slots = slots or [EMPTY] * grid.n_tiles
         self._free = sorted(set(range(n_slots)) - set(self._slots), reverse=True)
         self._reserved: dict[int, dict[Tile, int]] = {}  # number of a panel → its slots
+        self.writer = ""  # what `write_tile` must name
         self._next = finished
 
     def slot(self, tile: Tile) -> int:
@@ -57,7 +59,7 @@ class Slots:
     def release(self) -> None:
         """Begin again with the panel after the last committed one.
 
-        Panels that were reserved get the same slots again, because a worker may still write to them, and nobody else does.
+        Panels that were reserved get the same slots again: a worker may be writing to them, and would write the same bits.
         """
         self._next = self.finished
 
@@ -97,6 +99,8 @@ class TileFile(Slots):
         n_slots = max(slots_of(grid), os.fstat(self._file.fileno()).st_size // grid.tile_bytes)
         super().__init__(folder, grid, n_slots, slots, finished)
         self.problem, self._lock = problem, lock
+        if lock:
+            self._name_writer()
 
     @classmethod
     def create(cls, folder: Path, grid: Grid, problem: dict[str, Any], spare: int = 1) -> TileFile:
@@ -158,6 +162,21 @@ class TileFile(Slots):
         _transfer(os.preadv, self._file.fileno(), array, self.slot(tile) * self.grid.tile_bytes, self.folder / TILES)
         return array
 
+    def release(self) -> None:
+        """Begin again as `Slots.release` does. Tasks that were given the writer of before can write no more: one that starts
+        late would overwrite whatever tile has its slot by then.
+        """
+        super().release()
+        self._name_writer()
+
+    def _name_writer(self) -> None:
+        assert self._lock
+        self.writer = secrets.token_hex(8)
+        with disk_errors_are_clear(self.folder / LOCK):
+            self._lock.seek(0)
+            self._lock.write(self.writer)  # as long as the name before it
+            self._lock.flush()
+
     def replace(self, tiles: Iterable[tuple[Tile, np.ndarray]]) -> None:
         """Write the tiles of a panel and count it as finished, atomically. Raises StorageError if the disk fails."""
         arrays = dict(tiles)
@@ -218,8 +237,13 @@ def read_tile(folder: Path, slot: int, grid: Grid, tile: Tile) -> np.ndarray:
     return array
 
 
-def write_tile(array: np.ndarray, folder: Path, slot: int, grid: Grid) -> None:
-    """Write a tile to its slot and flush it to the disk. Raises StorageError if the disk fails."""
+def write_tile(array: np.ndarray, folder: Path, slot: int, grid: Grid, writer: str) -> None:
+    """Write a tile to its slot and flush it to the disk. Raises StorageError if the disk fails, or if `writer` is not the one
+    that the file has now.
+    """
+    with disk_errors_are_clear(folder / LOCK):
+        if (folder / LOCK).read_text(encoding="ascii") != writer:
+            raise StorageError(f"{folder}: the panels of this task were begun again, by this run or by another")
     with disk_errors_are_clear(folder / TILES), (folder / TILES).open("r+b", buffering=0) as file:
         _transfer(os.pwritev, file.fileno(), array, slot * grid.tile_bytes, folder / TILES)
         _flush(file.fileno())
@@ -251,7 +275,8 @@ def _lock(folder: Path) -> IO:
     """Lock the folder until the returned file is closed or the process ends, and remove half-written files of a killed run."""
     make_folder(folder)
     with disk_errors_are_clear(folder / LOCK):
-        lock = (folder / LOCK).open("w", encoding="ascii")
+        (folder / LOCK).touch()
+        lock = (folder / LOCK).open("r+", encoding="ascii")  # not emptied: it may name the writer of another process
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
