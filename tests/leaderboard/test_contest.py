@@ -1,6 +1,7 @@
 """What a contest stores of entries that it cannot run, and how two contests share a store."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -8,14 +9,16 @@ import pytest
 
 from rankbench.cluster.machine import Machine
 from rankbench.core.environment import Environment
+from rankbench.core.errors import ClusterError
 from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.outcome import failure
-from rankbench.leaderboard.contest import Entry, Plan, run
+from rankbench.leaderboard.contest import CLAIMS, Entry, Plan, run
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import LATE, Rules
 from rankbench.leaderboard.results import Leaderboard, Result, within
+from rankbench.ledger.claims import Claims
 from rankbench.sweeps.search.stage import results_of
 from rankbench.tracking.record import DatasetInfo, Measured, Searched, write_record
 
@@ -92,6 +95,10 @@ def measured(milestone, value, ended="still gaining"):
     }
 
 
+def measured_line(value):
+    return {"status": "finished", "ended": "still gaining", "valid": value, "metrics": {"ndcg@20": (value, 0.0, 1.0)}}
+
+
 @pytest.mark.parametrize(
     ("best", "ran"), [(None, ["popularity", "random", "ease", "ials", "popularity", "ials", "ials"]), (1, None)]
 )
@@ -151,6 +158,41 @@ def test_two_commands_at_once_run_each_entry_once(home, monkeypatch):
     assert second == [["random", "ease"], ["popularity"]]  # another command was running this one
     assert (first, others) == (["popularity"], ["random", "ease"])  # and these were done meanwhile
     assert [each.entrant for each in Leaderboard(home / "leaderboard").all(Result)] == ["ease", "popularity", "random"]
+
+
+@pytest.mark.parametrize("stored_meanwhile", [False, True])
+def test_only_after_all_commands_are_done_with_a_milestone_is_it_known_who_goes_on(home, monkeypatch, stored_meanwhile):
+    folder, order = home / "leaderboard", []
+
+    def at_once(units, environment, store, cluster, resources, on_done, in_order, may_begin, **_):
+        for unit in filter(may_begin, units):
+            order.append((unit.job.entrant.name, unit.job.milestone))
+            record = replace(failure(unit.job, unit.job.configs[0], ""), **measured(unit.job.milestone, 0.1))
+            write_record(store.records, record, pa.table({"user": ["a"], "ndcg@20": pa.array([0.3], pa.float32())}))
+            on_done(unit, [record], False)
+
+    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", at_once)
+    here, left = Leaderboard(folder), [(name, seconds) for seconds in (10.0, 30.0) for name in ("random", "popularity")]
+    entries = tuple(replace(entry(folder, *each), results=here) for each in left)
+    todo = Plan(entries, 0, {}, 1, ("random", "popularity"), ("synthetic",), (here,))
+    theirs = entries[1].without_result(RULES)
+
+    def on_other(each):
+        assert each.entrant.name == "popularity"
+        if stored_meanwhile and each.milestone == 10:
+            Leaderboard(folder).add(replace(theirs, **measured_line(0.9)))
+
+    machine = SimpleNamespace(machines=[Machine(2, 1 << 40)])
+    with Claims(folder / CLAIMS) as other:
+        assert other.take(str(theirs.race))
+        call = partial(run, todo, RULES, Environment.from_env(), machine, on_other=on_other)
+        if not stored_meanwhile:
+            with pytest.raises(ClusterError, match=r"still runs 1 entries until 10s \(popularity on synthetic\)"):
+                call()
+        else:
+            call()
+    # popularity is the best, and its race is held by the other command, which takes it further.
+    assert order == [("random", 10.0)]
 
 
 def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(home, monkeypatch):

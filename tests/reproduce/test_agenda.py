@@ -14,7 +14,7 @@ from rankbench.reproduce.agenda import agenda
 from rankbench.reproduce.agreement import agreements, measurements
 from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
-from rankbench.reproduce.engine import BudgetedRun, run_within_budget
+from rankbench.reproduce.engine import BudgetedRun, run_alone, run_within_budget
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.ledger_records import StoredFit, StoredStudy
 from rankbench.reproduce.options import ReproduceOptions
@@ -251,7 +251,9 @@ def test_fits_on_two_splits_of_a_dataset_share_no_trial(home):
     assert all(fit.card_key == task.unit.job.card.content_key()[:12] for task in found for fit in task.fits)
 
 
-def test_a_study_is_wanted_until_it_was_run(home, monkeypatch):
+@pytest.fixture
+def study(monkeypatch):
+    """A table that a quick study measures on built-in data."""
     params = {"datasets": "synthetic", "list_lengths": "50", "trials": 20}
     inconsistency = next(each for each in SIMULATIONS if each.study == "metric-inconsistency")
     toy = replace(
@@ -260,16 +262,32 @@ def test_a_study_is_wanted_until_it_was_run(home, monkeypatch):
     )  # fmt: skip
     monkeypatch.setattr("rankbench.reproduce.agenda.SIMULATIONS", (toy,))
     monkeypatch.setattr("rankbench.studies.metric_inconsistency.DATASETS", {"synthetic": "Beauty"})
+    return toy
+
+
+def test_a_study_of_seconds_is_left_to_a_call_that_has_the_machine_and_runs_there_once(home, study, monkeypatch):
+    study = replace(study, alone=True)
+    monkeypatch.setattr("rankbench.reproduce.agenda.SIMULATIONS", (study,))
+    plan = agenda(ReproduceOptions(["toy/3"], alone=True), home)
+    assert not plan.tasks and plan.studies == ((study, "synthetic"),)
+    for _ in range(2):
+        budgeted = BudgetedRun(plan.evidence, None, print, lambda *sent: None)
+        assert run_alone((), plan.studies, budgeted, home, SimpleNamespace(cpus=1, gpus=0), {}, None)
+        assert len(plan.evidence.lines(StoredStudy, "synthetic")) == 1
+    assert not budgeted.studied
+
+
+def test_a_study_is_wanted_until_it_was_run(home, study):
     (task,) = agenda(ReproduceOptions(["toy/3"]), home).tasks
     assert (task.stage, task.dataset, task.n_cells) == ("study", "synthetic", 1)
     evidence = Evidence(home.home / "experiments" / "evidence")
-    assert not toy.cells("synthetic", evidence)
-    simulate(toy, "synthetic", evidence, home)
+    assert not study.cells("synthetic", evidence)
+    simulate(study, "synthetic", evidence, home)
     assert not agenda(ReproduceOptions(["toy/3"]), home).tasks
-    ((row, cell),) = toy.cells("synthetic", Evidence(evidence.folder))
+    ((row, cell),) = study.cells("synthetic", Evidence(evidence.folder))
     assert row == "auc" and 0 <= cell.mean <= 100
     (line,) = evidence.lines(StoredStudy, "synthetic")
     other = Evidence(evidence.folder)
     other._lines[StoredStudy, "synthetic"] = [replace(line, card="0" * 12)]  # the data have changed since
-    assert [task.stage for task in tasks([], [(toy, "synthetic")], other, home, {}, 2)] == ["study"]
-    assert not tasks([], [(toy, "synthetic")], evidence, home, {}, 2)
+    assert [task.stage for task in tasks([], [(study, "synthetic")], other, home, {}, 2)] == ["study"]
+    assert not tasks([], [(study, "synthetic")], evidence, home, {}, 2)

@@ -11,15 +11,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from rankbench.experiment.run import run
 from rankbench.fitting.checkpoints import Checkpoints, State
 from rankbench.fitting.drive import Begun
+from rankbench.reproduce import engine
 from rankbench.reproduce.agenda import agenda
 from rankbench.reproduce.engine import BudgetedRun, run_within_budget
-from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.evidence import Evidence, records_folder
 from rankbench.reproduce.forecast import forecast
 from rankbench.reproduce.options import ReproduceOptions
 from rankbench.reproduce.schedule import Task, in_time, next_batch
 from rankbench.sweeps.running import OutOfTime, Running
+from rankbench.tracking.record import find_record, write_record
 
 CLUSTER = SimpleNamespace(cpus=1, gpus=0)
 
@@ -189,3 +192,17 @@ def test_what_has_ended_is_not_interrupted():
         running.step()
     running.end()
     running.step()
+
+
+@pytest.mark.parametrize(("revision", "kept"), [("abc", True), ("abc+changes", False), ("now+changes", True)])
+def test_what_code_that_was_not_committed_has_fitted_is_fitted_again_unless_it_is_the_code_of_now(
+    tasks, home, monkeypatch, revision, kept
+):
+    monkeypatch.setattr(engine, "code_revision", lambda: "now+changes")
+    monkeypatch.setattr(engine, "_run", lambda *call: None)
+    task = next(each for each in tasks if each.unit)
+    for outcome in run(task.unit.job, home):
+        known = outcome.record.environment | {"revision": revision}
+        folder = write_record(records_folder(home), replace(outcome.record, environment=known), None)
+    engine._fit([task], BudgetedRun(Evidence(home.results / "evidence"), None, print, lambda *sent: None), home, CLUSTER)
+    assert (find_record(folder) is not None) == kept
