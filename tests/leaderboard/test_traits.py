@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.stats import spearmanr
 
 from rankbench.judge.ranking import MethodRanking, performance_space
-from rankbench.leaderboard.traits import correlations, traits
+from rankbench.leaderboard.traits import traits
 
 VALUES = np.random.default_rng(1).random((8, 4))
 
@@ -26,15 +25,6 @@ def test_traits_are_those_of_loops():
             "activity skew": gini,
         }
     )  # fmt: skip
-
-
-def test_correlations_are_spearmans():
-    density = np.random.default_rng(2).random(8)
-    found = correlations(board(VALUES), {f"d{i}": {"density": density[i], "equal": 1.0} for i in range(8)})
-    for j in range(4):
-        assert found["density"][j] == pytest.approx(spearmanr(density, board(VALUES).ranks[:, j]).statistic)
-    assert np.isnan(found["equal"]).all()
-    assert correlations(board(VALUES), {f"d{i}": {"density": 1.0} for i in range(4)}) == {}
 
 
 def test_datasets_with_the_same_order_are_one_point():

@@ -16,12 +16,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
+from rankbench.evaluation.summary import Interval, percentile_bounds
 from rankbench.judge.compare import holm
 from rankbench.judge.ranking import MethodRanking, kendall
 
 RESAMPLES = 2000
 LEAST = 6  # sources below which no difference of two methods can be significant, and a correlation says nothing
+
+
+def resampled(table: np.ndarray) -> np.ndarray:
+    """Return column means (RESAMPLES, n_columns) of `table` (n_sources, n_columns), whose rows are drawn anew for each.
+
+    The draws are those of the page that a reader works with (leaderboard/explorer.js), whose generator is this one, so that the
+    page and what is said above it have the same intervals.
+    """
+    n, state, picks = len(table), 1, np.empty(RESAMPLES * len(table), np.int64)
+    for i in range(len(picks)):
+        state = (state * 1664525 + 1013904223) % 2**32
+        picks[i] = state * n >> 32
+    counts = np.zeros((RESAMPLES, n))
+    np.add.at(counts, (np.repeat(np.arange(RESAMPLES), n), picks), 1)
+    return np.asarray(counts @ table / n)
 
 
 class Spread(NamedTuple):
@@ -36,14 +51,14 @@ class Spread(NamedTuple):
     leads: float | None
 
 
-def spread(board: MethodRanking, seed: int = 0) -> dict[str, Spread]:
+def spread(board: MethodRanking) -> dict[str, Spread]:
     """The spread of each method; intervals have no bounds for a single source."""
     k = len(board.methods)
     if not k:
         return {}
     best = board.ranks == board.ranks.min(axis=1, keepdims=True)
     table = board.by_source(np.hstack([board.ranks, board.shares, best / best.sum(axis=1, keepdims=True)]))
-    means, draws = table.mean(axis=0), bootstrap_means(table, seed, RESAMPLES) if len(table) > 1 else None
+    means, draws = table.mean(axis=0), resampled(table) if len(table) > 1 else None
     low, high = percentile_bounds(draws) if draws is not None else (np.full(3 * k, np.nan),) * 2
     leads = None
     if draws is not None:
@@ -92,7 +107,7 @@ def paired(board: MethodRanking, pairs: Sequence[tuple[str, str]]) -> list[Paire
     return [Paired(*pair, *test, p) for pair, test, p in zip(known, found, corrected, strict=True)]
 
 
-def rank_agreement(a: MethodRanking, b: MethodRanking, seed: int = 0) -> Interval | None:
+def rank_agreement(a: MethodRanking, b: MethodRanking) -> Interval | None:
     """Kendall's τ-b of the mean ranks on two boards, such as those of two budgets, over the methods and datasets of both, and
     its interval over sources, which are drawn for both boards at once. None for fewer than two methods or no dataset.
     """
@@ -104,7 +119,7 @@ def rank_agreement(a: MethodRanking, b: MethodRanking, seed: int = 0) -> Interva
     table = parts[0].by_source(np.hstack([part.ranks for part in parts]))
     if len(table) < 2:
         return Interval(tau, None, None)
-    draws = np.round(bootstrap_means(table, seed, RESAMPLES), 9)
+    draws = np.round(resampled(table), 9)
     pairs = np.triu_indices(len(methods), 1)
     signs = [np.sign(half[:, pairs[0]] - half[:, pairs[1]]) for half in np.hsplit(draws, 2)]
     scale = np.sqrt(np.prod([np.abs(each).sum(axis=1) for each in signs], axis=0))

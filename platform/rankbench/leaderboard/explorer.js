@@ -3,7 +3,7 @@
 // intervals by resampling sources of datasets, what tuning gains, and the curves of quality over seconds.
 (() => {
   const root = document.getElementById("explorer"), data = JSON.parse(document.getElementById("explorer-data").textContent);
-  const RESAMPLES = 500, NONE = -1, COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f3c8d"];
+  const RESAMPLES = 2000, NONE = -1, COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f3c8d"];
   const sum = (values) => values.reduce((a, b) => a + b, 0), mean = (values) => sum(values) / values.length;
   const median = (values) => {
     const sorted = [...values].sort((a, b) => a - b), half = sorted.length >> 1;
@@ -37,7 +37,11 @@
   // Places, 1 for the largest value; equals share the mean of their places, and methods without a result the last ones.
   const ranks = (values) => values.map((value) =>
     1 + values.filter((other) => other > value).length + (values.filter((other) => other === value).length - 1) / 2);
-  // The same numbers in every browser.
+  const quantile = (sorted, share) => {
+    const at = share * (sorted.length - 1), below = Math.floor(at);
+    return sorted[below] + (at - below) * ((sorted[below + 1] ?? sorted[below]) - sorted[below]);
+  };
+  // The same numbers in every browser, and in judge/over_datasets.py.
   const random = (seed) => () => (seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) / 2 ** 32;
 
   const selected = () => data.datasets.map((each, i) => [each, i]).filter(([each]) =>
@@ -57,7 +61,7 @@
       return { source: each.source, ranks: ranks(row), shares: row.map((value) => Math.max(value, 0) / best), best, d };
     });
     // Datasets of one source count once together.
-    const sources = distinct(table.map((each) => each.source)).map((source) => table.filter((each) => each.source === source));
+    const sources = [...new Set(table.map((each) => each.source))].map((source) => table.filter((each) => each.source === source));
     const draw = random(1), resamples = Array.from({ length: RESAMPLES }, () => sources.map(() => Math.floor(draw() * sources.length)));
     return {
       used: datasets, datasets: datasets.length, sources: sources.length,
@@ -65,7 +69,7 @@
         const by = (key) => sources.map((members) => mean(members.map((row) => row[key][column])));
         const interval = (found) => {
           const means = resamples.map((drawn) => mean(drawn.map((s) => found[s]))).sort((a, b) => a - b);
-          return [means[Math.floor(0.025 * RESAMPLES)], means[Math.ceil(0.975 * RESAMPLES) - 1]];
+          return [quantile(means, 0.025), quantile(means, 0.975)];
         };
         const rank = by("ranks"), share = by("shares");
         const gains = datasets.filter(([, d]) => other[d][m] > 0 && data.tuned[state.budget][state.metric][d][m] > 0)

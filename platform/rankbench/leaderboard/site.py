@@ -14,21 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
 from rankbench.judge.compare import compare
 from rankbench.judge.over_datasets import rank_agreement
 from rankbench.judge.printing import interval
-from rankbench.judge.ranking import MethodRanking
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.explorer import explorer
 from rankbench.leaderboard.figures import LINES, curves, mean_ranks, quality_by_budget, shares_of_best, space_of_datasets
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Leaderboard, Result, Ties
-from rankbench.leaderboard.traits import correlations
 from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State, Text
 from rankbench.reports.site import Site, link, page_kind
 
@@ -110,7 +106,12 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
     follow what the reader selects.
     """
     ranking, figures = board.ranking, f"leaderboard-{board.allowed}"
-    drawn = shares_of_best(ranking, board.metric, f"{figures}-values"), mean_ranks(board.spread, f"{figures}-ranks")
+    timed = [(each.seconds, each.ranking) for each in sorted(boards, key=lambda each: each.seconds)]
+    drawn = (
+        quality_by_budget(timed, board.metric, f"{figures}-quality"),
+        shares_of_best(ranking, board.metric, f"{figures}-values"),
+        mean_ranks(board.spread, f"{figures}-ranks"),
+    )
     standings: tuple[Block, ...] = (*filter(None, drawn), _standings_grid(board, families))
     if collection and board is boards[0]:
         standings = (
@@ -119,13 +120,8 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
     sections = [Section("Standings", standings)]
     if len(boards) > 1:
         sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
-    timed = [(each.seconds, each.ranking) for each in sorted(boards, key=lambda each: each.seconds)]
-    if quality := quality_by_budget(timed, board.metric, f"{figures}-quality"):
-        sections.append(Section("Quality and time", (quality,)))
     apart, space = board.about_datasets_apart(), space_of_datasets(ranking, f"{figures}-datasets")
-    going = correlations(ranking, board.traits)
-    data = [Text(apart) if apart else None, space, _traits_grid(ranking, going) if going else None]
-    sections.append(Section("Datasets", (_datasets_grid(board), *filter(None, data))))
+    sections.append(Section("Datasets", (_datasets_grid(board), *filter(None, [Text(apart) if apart else None, space]))))
     shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
     spent = sum(each.seconds.get("all", each.budget) for each in board.entries) / 3600
     facts = (
@@ -175,20 +171,6 @@ def _datasets_grid(board: Board) -> Grid:
         leaders += [""] * (3 - len(leaders))
         body.append([link("dataset", dataset), f"{seconds:g}", *leaders])
     return Grid(["dataset", "seconds", "first", "second", "third"], body)
-
-
-def _traits_grid(ranking: MethodRanking, going: Mapping[str, np.ndarray]) -> Grid:
-    body = [
-        [
-            link("method", ranking.methods[i]),
-            *["" if np.isnan(values[i]) else f"{-values[i]:+.2f}" for values in going.values()],
-        ]
-        for i in ranking.order
-    ]
-    caption = (
-        "Where methods do well: Spearman's correlation of a trait of the dataset with the place, + if better where it is larger"
-    )
-    return Grid(["method", *going], body, caption)
 
 
 @page_kind("dataset", "dataset-{}")

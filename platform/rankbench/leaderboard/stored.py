@@ -55,9 +55,17 @@ def site(
     results = Leaderboard(store_folder(environment, options.store), skipped=skipped)
     foreign, of_dataset = [*results.all(Foreign)], sources(environment)
     found = boards(options, [*results.all(Result)], results.folder, of_dataset, threads=options.threads, foreign=foreign)
-    names = sorted({each.entrant for board in found for each in board.entries})
-    of = {name: [family for family, members in families().items() if name in members] for name in names}
+    of = _families_of([each for board in found for each in board.entries])
     return write_summary(to, found, of) if one_page else write_site(to, found, results, of, collection(environment), on_page)
+
+
+def _families_of(entries: Sequence[Result]) -> dict[str, list[str]]:
+    """The families of each entrant's method, and `encoder` where another encoder than matrix factorisation learns with it."""
+    found: dict[str, list[str]] = {}
+    for each in sorted(entries, key=lambda each: each.finished):  # an entry without a result may not say its method
+        of_method = [family for family, members in families().items() if (each.method or each.entrant) in members]
+        found[each.entrant] = of_method + ["encoder"] * ("model" in each.params)
+    return found
 
 
 def boards(
