@@ -1,6 +1,8 @@
 """A run of a method that goes by iterations: its curve, what is counted as training, and what shows it."""
 
 import itertools
+import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,6 +52,22 @@ def test_a_curve_has_every_iteration_and_ends_at_the_final_metrics(card, environ
     alone = outcome(card, environment, curve=0)
     assert (alone.record.id, alone.record.metrics) == (found.record.id, found.record.metrics)
     assert all("ndcg@10" not in row for row in alone.record.curve)
+
+
+def test_the_seconds_of_a_fit_that_goes_on_are_those_of_all_its_iterations(card, environment, tmp_path, monkeypatch):
+    monkeypatch.setattr("rankbench.experiment.run.EnergyMeter", lambda device: SimpleNamespace(stop=lambda: 1.0))
+    job = Job(card, (configure("ials", {"iterations": 6, "embedding_dim": 8}),))
+    killed_after(4, job, environment, tmp_path / "checkpoints")
+    before = Checkpoints(tmp_path / "checkpoints").values()["curve"][-1]
+    (path,) = (tmp_path / "checkpoints").glob("*3/values.json")
+    about = json.loads(path.read_text())
+    about["values"]["fit"]["seconds"] = 1000.0  # as if the machine had been slow then
+    path.write_text(json.dumps(about))
+    execution = Execution(1, checkpoints=Checkpoints(tmp_path / "checkpoints", resume=True))
+    (found,) = run_job(job, environment, execution)
+    assert before["iteration"] == 3 and found.record.iterations == 6
+    assert 1000 < found.record.curve[-1]["seconds"] <= found.record.seconds["fit"] < 1100
+    assert found.record.joules is None and outcome(card, environment, 0).record.joules == 1.0
 
 
 def test_the_tolerance_ends_a_fit_early(card, environment):

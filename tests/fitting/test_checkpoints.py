@@ -42,6 +42,8 @@ def test_one_that_other_code_has_saved_is_used_with_a_warning(tmp_path, caplog, 
     monkeypatch.setattr("rankbench.fitting.checkpoints.code_fingerprint", lambda: "changed")
     assert kept.last().number == 7
     assert "iteration 7 was saved by another version of the code" in caplog.text
+    # A worker of a sweep, whose words nobody reads, begins anew.
+    assert kept.values() == {} and Checkpoints(tmp_path, resume=True, discard=True).last() is None and not tmp_path.exists()
 
 
 @pytest.mark.parametrize("damage", ["a bit", "a stump", "a null", "no checksum"])

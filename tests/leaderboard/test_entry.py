@@ -101,6 +101,16 @@ def test_a_race_that_goes_on_from_its_milestones_is_the_one_that_never_stopped(e
     assert saved(environment) == saved(elsewhere) and len(saved(environment)) == 1
 
 
+def test_a_race_of_other_code_begins_anew(environment, clock, monkeypatch):
+    each = attempt(environment, known("ials"), 1.0)
+    each.test()
+    assert each.saved.why_anew(2.0) == "" and each.saved.read(2.0) and each.saved.clock() == 1.0
+    assert each.saved.why_anew(0.5) == "the earlier one has run for 1 s already"
+    monkeypatch.setattr("rankbench.leaderboard.saved.code_fingerprint", lambda: "changed")
+    assert each.saved.why_anew(2.0) == "the earlier one was run by another version of the code"
+    assert each.saved.read(2.0) is None and each.saved.clock() == 0
+
+
 def test_an_iteration_across_a_milestone_counts_for_the_next_one(environment, clock):
     clock({4: 5.0})
     first = attempt(environment, known("ials"), 1.0).test().record

@@ -194,15 +194,17 @@ def test_what_has_ended_is_not_interrupted():
     running.step()
 
 
-@pytest.mark.parametrize(("revision", "kept"), [("abc", True), ("abc+changes", False), ("now+changes", True)])
-def test_what_code_that_was_not_committed_has_fitted_is_fitted_again_unless_it_is_the_code_of_now(
-    tasks, home, monkeypatch, revision, kept
-):
+@pytest.mark.parametrize(
+    ("revision", "data", "kept"),
+    [("abc", "", True), ("abc+changes", "", False), ("now+changes", "", True), ("abc", "of another reader", False)],
+)
+def test_what_code_of_unknown_state_or_other_data_gave_is_fitted_again(tasks, home, monkeypatch, revision, data, kept):
     monkeypatch.setattr(engine, "code_revision", lambda: "now+changes")
-    monkeypatch.setattr(engine, "_run", lambda *call: None)
+    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", lambda *call, **options: None)
     task = next(each for each in tasks if each.unit)
     for outcome in run(task.unit.job, home):
-        known = outcome.record.environment | {"revision": revision}
-        folder = write_record(records_folder(home), replace(outcome.record, environment=known), None)
+        known, dataset = outcome.record.environment | {"revision": revision}, outcome.record.dataset
+        dataset = replace(dataset, fingerprint=data or dataset.fingerprint)
+        folder = write_record(records_folder(home), replace(outcome.record, environment=known, dataset=dataset), None)
     engine._fit([task], BudgetedRun(Evidence(home.results / "evidence"), None, print, lambda *sent: None), home, CLUSTER)
     assert (find_record(folder) is not None) == kept

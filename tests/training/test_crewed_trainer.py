@@ -1,5 +1,7 @@
 """A fit by several workers that are lost again and again ends, instead of going on from vectors that are not its own."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from fits import interactions, params
@@ -13,10 +15,12 @@ from rankbench.training.trainer import Trainer
 
 
 class Alone:
-    """A crew of one worker in this process, which is lost before the calls at the given positions."""
+    """A crew of one worker in this process, which is lost before the calls at the given positions, or whose answers are lost
+    after those of `silent`.
+    """
 
-    def __init__(self, lost):
-        self.lost, self.calls = lost, 0
+    def __init__(self, lost, silent=()):
+        self.lost, self.silent, self.calls = lost, silent, 0
 
     def start(self, member, *arguments):
         self.arguments = arguments
@@ -29,22 +33,26 @@ class Alone:
             self.member = None
             raise Lost("a worker was lost")
         self.member = self.member or Local(*self.arguments)
-        return getattr(self.member, method)(*arguments)
+        answer = getattr(self.member, method)(*arguments)
+        if self.calls in self.silent:
+            raise Lost("the answer did not come")
+        return answer
 
 
 class Local(Member):
     """A worker without others to send anything to."""
 
     def __init__(self, X, given, loss, seed, dtype, device):
-        self.trainer = Trainer(X, given, registered().get(loss), seed, np.dtype(dtype).type, device)
+        self.make = partial(Trainer, X, given, registered().get(loss), seed, np.dtype(dtype).type, device)
+        self.begin()
 
     def ready(self):
         pass
 
 
-def means(lost):
+def means(lost, silent=()):
     loss, given = registered().get("bpr"), params("bpr")
-    crew = Alone(lost)
+    crew = Alone(lost, silent)
     run = CrewedTrainer(crew, interactions(), given, loss, 0, float, "cpu")
     return [run.scheduled_epoch(number, Schedule("constant", 0.1, 3)) for number in (1, 2, 3)]
 
@@ -52,6 +60,7 @@ def means(lost):
 def test_a_worker_that_is_lost_few_times_changes_nothing():
     whole = means(set())
     assert means({3}) == whole == means({4, 5, 6})
+    assert means(set(), {3}) == whole == means({4}, {5, 6})
 
 
 def test_one_that_is_lost_too_often_ends_the_fit():

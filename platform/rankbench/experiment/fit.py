@@ -29,13 +29,15 @@ Progress = Callable[[str, int, int | None], None]
 @dataclass(frozen=True)
 class Fitted:
     """One model per configuration, in order. Iterative methods also have a curve, the number of the iteration whose model was
-    kept, and the seconds of the fit that were `paused`, as for evaluations. `tiles`: rows of a tile, if the fit used tiles.
+    kept, and seconds of the fit: those that were `paused`, as for evaluations, and those `earlier` of the checkpoint from which
+    it went on. `tiles`: rows of a tile, if the fit used tiles.
     """
 
     models: Sequence[Recommender]
     curve: list[Row] = field(default_factory=list)
     iterations: int | None = None
     paused: float = 0.0
+    earlier: float = 0.0
     tiles: int | None = None
 
 
@@ -70,7 +72,8 @@ def fit_stepwise(
                 lambda start: iterative.steps(X, first.params, seed, number, context, start),
                 limit, validation, on_step, execution.checkpoints,
             )  # fmt: skip
-            return Fitted([checked_model(fit.model, X, iterative.name)] * len(configs), fit.curve, fit.iterations, fit.paused)
+            same = [checked_model(fit.model, X, iterative.name)] * len(configs)
+            return Fitted(same, fit.curve, fit.iterations, fit.paused, fit.earlier)
         case Direct() as method:
             return Fitted([checked_model(method.fit(X, first.params, seed), X, method.name)] * len(configs))
         case ClosedForm():

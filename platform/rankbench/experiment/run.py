@@ -90,8 +90,10 @@ def run_stepwise(
         energy = EnergyMeter(execution.device)
         with _timed(seconds, "fit"):
             fitted = yield from _fit(job, dataset, X, execution, progress, holdout, (dataset.fingerprint, job.fit_on))
-        seconds["fit"] -= fitted.paused
-        joules = energy.stop() if execution.workers == 1 and execution.executor is None else None
+        seconds["fit"] += fitted.earlier - fitted.paused
+        # Nobody has measured those of the iterations before a checkpoint.
+        measured_whole = execution.workers == 1 and execution.executor is None and not fitted.earlier
+        joules = energy.stop() if measured_whole else None
         leaders = _first_of_each_identity(job.configs)
         unique = sorted(set(leaders))
         with _timed(seconds, "rank"):

@@ -27,12 +27,15 @@ ARRAYS, VALUES = "arrays.safetensors", "values.json"
 
 @dataclass(frozen=True)
 class State:
-    """The state of a fit after `number` iterations: named arrays, and JSON values. `of`: what the fit is, if it was saved."""
+    """The state of a fit after `number` iterations: named arrays, and JSON values. `of`: what the fit is, if it was saved, and
+    `code`: the fingerprint of the code that saved it.
+    """
 
     number: int
     arrays: dict[str, np.ndarray]
     values: dict[str, Any]
     of: dict[str, Any] = field(default_factory=dict)
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Checkpoints:
     """States of one fit in `folder`. Without `resume`, a fit restarts even if there are states. A state is due `every`
     seconds after the last one was saved. `resumed` is called with the number of the iteration after which a resumed fit goes
     on; 0 if nothing was saved. `of`: what the fit is, such as its method, parameters and data. The states of another fit are
-    refused, or removed with `discard`.
+    refused. With `discard`, for callers whose users would see neither this nor a warning, they are removed instead, as are
+    those that other code has saved: the result would name one code and be of two.
     """
 
     folder: Path
@@ -84,6 +88,12 @@ class Checkpoints:
             log.warning("%s holds another fit, %s; the fit restarts from the beginning", self.folder, problem)
             self.clear()
             state = None
+        elif state and state.code != code_fingerprint():
+            log.warning(
+                "the checkpoint of iteration %d was saved by another version of the code; the fit continues from it, "
+                "and without --resume it restarts from the beginning",
+                state.number,
+            )
         self.resumed(state.number if state else 0)
         return state
 
@@ -95,31 +105,28 @@ class Checkpoints:
                 about = json.loads((folder / VALUES).read_text(encoding="utf-8"))
                 if about["sha256"] != sha256_of(folder / ARRAYS):
                     raise ValueError(f"the checksum of {ARRAYS} is not the one in {VALUES}")
-                state = State(int(folder.name), load_file(folder / ARRAYS), about["values"], about.get("of") or {})
-                if about.get("code", code_fingerprint()) != code_fingerprint():
-                    log.warning(
-                        "the checkpoint of iteration %d was saved by another version of the code; the fit continues from it, "
-                        "and without --resume it restarts from the beginning",
-                        state.number,
-                    )
-                return state
+                about_fit = about["values"], about.get("of") or {}, about.get("code", "")
+                return State(int(folder.name), load_file(folder / ARRAYS), *about_fit)
             except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
                 log.warning("%s: not readable (%s); the previous checkpoint is used", folder, first_line(error))
         return None
 
     def values(self) -> dict[str, Any]:
-        """Return the values of the newest state that can be read, without its arrays; empty if there is none. Nothing is
-        changed, so that another process may go on saving.
+        """Return the values of the newest state that can be read, without its arrays; empty if there is none, or if other code
+        has saved it. Nothing is changed, so that another process may go on saving.
         """
         for folder in reversed(self._folders()):
             try:
-                return dict(json.loads((folder / VALUES).read_text(encoding="utf-8"))["values"])
+                about = json.loads((folder / VALUES).read_text(encoding="utf-8"))
+                return dict(about["values"]) if about.get("code") == code_fingerprint() else {}
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         return {}
 
     def _of_another(self, state: State) -> str:
         """Return how the fit of a state differs from this one; empty if it does not, or if one of them is not known."""
+        if self.discard and state.code != code_fingerprint():
+            return "by another version of the code"
         mine = json.loads(json.dumps(dict(self.of), default=str))
         if not mine or not state.of:
             return ""

@@ -35,8 +35,9 @@ class Team(Protocol):
     def call(self, method: str, *arguments: Any) -> Any:
         """Call the method of every member with `arguments`, all together, and return the answer of the first one.
 
-        Raises Lost if a process was lost: all are new then, and so are their members. Raises ClusterError if they cannot be
-        replaced, and what a method raises.
+        Raises Lost if a process was lost: all are new then, and so are their members. It is also raised if the answer was lost
+        on its way, and then all are as they were, after the call. Raises ClusterError if they cannot be replaced, and what a
+        method raises.
         """
 
     def close(self) -> None:

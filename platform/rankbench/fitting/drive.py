@@ -39,7 +39,8 @@ class Validation:
 @dataclass(frozen=True)
 class Fit:
     """The result of a fit. `iterations` is the number of the iteration whose model was kept. `paused` counts the seconds of the
-    fit that were spent on evaluations, and by the caller between two iterations.
+    fit that were spent on evaluations, and by the caller between two iterations; `earlier` those of the iterations before the
+    checkpoint from which it went on.
     """
 
     model: Recommender
@@ -47,6 +48,7 @@ class Fit:
     iterations: int
     ended: Ending
     paused: float
+    earlier: float = 0.0
 
 
 @dataclass
@@ -109,7 +111,7 @@ class Begun:
 
     @classmethod
     def read(cls, folder: Path) -> Begun | None:
-        """Return how far the fit is whose checkpoints are in `folder`; None if nobody can know."""
+        """Return how far the fit is whose checkpoints are in `folder`; None if nobody can know, or they are of other code."""
         try:
             curve = Checkpoints(folder).values()["curve"]
             (first, began), (last, ended) = ((int(row["iteration"]), float(row["seconds"])) for row in (curve[0], curve[-1]))
@@ -140,6 +142,7 @@ def drive(
     steps = begin(start)
     try:
         step = next(steps)
+        earlier = step.seconds if start else 0.0
         while True:
             if watched and stopping.ended(patience.waited, step.number - patience.iteration):
                 ended = "patience"
@@ -168,8 +171,8 @@ def drive(
             course.curve[-1]["valid"] = _evaluate(course, step, watched)  # converged between two evaluations
         model = step.model()
         if course.best:
-            return Fit(type(model)(**course.best), course.curve, patience.iteration, ended, paused)
-        return Fit(model, course.curve, step.number, ended, paused)
+            return Fit(type(model)(**course.best), course.curve, patience.iteration, ended, paused, earlier)
+        return Fit(model, course.curve, step.number, ended, paused, earlier)
     finally:
         steps.close()
 

@@ -73,13 +73,10 @@ class Entry:
     def why_anew(self, unit: Unit, environment: Environment) -> str:
         """Why the race does not go on from a milestone that it has reached; empty if it does, or has reached none."""
         assert isinstance(unit.job, EntryJob), "an entry is run"
-        wanted, saved = self.without_result(unit.job.rules), SavedRace.of(environment, unit.job.race)
+        wanted = self.without_result(unit.job.rules)
         lines = self.results.lines(Result, self.card.name)
         reached = any(each.continues(wanted) and each.finished and each.budget < self.milestone for each in lines)
-        if not reached or saved.read(self.milestone):
-            return ""
-        further = f"the earlier one has run for {saved.clock():.0f} s already"
-        return further if saved.clock() else "what was saved of the earlier one is not in the results folder"
+        return SavedRace.of(environment, unit.job.race).why_anew(self.milestone) if reached else ""
 
     def done(self, rules: Rules) -> bool:
         return self.results.find(self.without_result(rules)) is not None

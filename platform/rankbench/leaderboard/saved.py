@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rankbench.core.code import code_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.files import atomic_folder
 from rankbench.fitting.drive import Row
@@ -66,19 +67,32 @@ class SavedRace:
         return self.folder / str(number)
 
     def clock(self) -> float:
-        """The seconds that the race has run; 0 if it is not there."""
+        """The seconds that the race has run; 0 if it is not there, or if other code has run it."""
+        about = self._about()
+        return about["seconds"] if about.get("code") == code_fingerprint() else 0.0
+
+    def why_anew(self, milestone: float) -> str:
+        """Why a race to a milestone cannot go on from here; empty if it can."""
+        if not (about := self._about()):
+            return "what was saved of the earlier one is not in the results folder"
+        if about.get("code") != code_fingerprint():
+            return "the earlier one was run by another version of the code"
+        return f"the earlier one has run for {about['seconds']:.0f} s already" if about["seconds"] > milestone else ""
+
+    def _about(self) -> dict[str, Any]:
+        """What was saved, with the seconds of the race; empty if it is not there."""
         try:
             about = json.loads((self.folder / VALUES).read_text(encoding="utf-8"))
-            return float(sum(each["seconds"] for each in about["candidates"]))
+            return about | {"seconds": float(sum(each["seconds"] for each in about["candidates"]))}
         except (OSError, ValueError, KeyError, TypeError):
-            return 0.0
+            return {}
 
     def read(self, milestone: float) -> Kept | None:
-        """Return the race; None if it is not there, or its clock is over the milestone already."""
+        """Return the race; None if it cannot go on to a milestone."""
+        if self.why_anew(milestone):
+            return None
+        about = self._about()
         try:
-            about = json.loads((self.folder / VALUES).read_text(encoding="utf-8"))
-            if self.clock() > milestone:
-                return None
             users = [pq.read_table(self.folder / USERS), None] if about["tested"] else []
             tested = [
                 Tested({name: Measured(*values) for name, values in metrics.items()}, seconds, per_user)
@@ -91,6 +105,7 @@ class SavedRace:
     def write(self, race: Race[Candidate], curve: Sequence[Row], joules: float | None, tested: Sequence[Tested]) -> None:
         """Save a race in place of what is saved of it. Raises StorageError if the disk is full."""
         about = {
+            "code": code_fingerprint(),
             "candidates": [each.values() for each in race.candidates],
             "live": race.live,
             "curve": [*curve],

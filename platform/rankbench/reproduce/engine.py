@@ -175,6 +175,7 @@ def run_alone(
             done(unit, records, cached)
             budgeted.on_records(unit, records, store.records, [served] * len(records))
 
+        _forget_others([unit], store, environment)
         run_units(
             [unit], environment, store, cluster, spec.resources, both, warn=budgeted.on_progress, running=budgeted.running
         )
@@ -221,18 +222,20 @@ def _fit(batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment,
                 budgeted.on_progress(f"failed: {task.labels} on {task.dataset}: {record.error}")
         budgeted.on_records(unit, records, store.records, served)
 
-    for unit in (task.unit for task in batch if task.unit):
-        _forget_unknown_code(unit, store)
     _run([task.unit for task in batch if task.unit], batch[0].fits[0].rows[0], environment, store, cluster, done, budgeted)
 
 
-def _forget_unknown_code(unit: Unit, store: SweepStore) -> None:
-    """Remove records of the unit by code that was not committed, unless it is that of now: nobody knows what it was."""
-    for config in unit.job.configs:
-        record = find_record(folder := store.records / unit.job.run_id(config))
-        revision = str(record.environment.get("revision") or "") if record else ""
-        if revision.endswith(CHANGED) and revision != code_revision():
-            shutil.rmtree(folder)
+def _forget_others(planned: Sequence[Unit], store: SweepStore, environment: Environment) -> None:
+    """Remove records of the units that are of other prepared data than those of now, or by code that was not committed, unless
+    it is that of now: nobody knows what it was. A fit that did not finish does not say its data.
+    """
+    for unit in planned:
+        for config in unit.job.configs:
+            if record := find_record(folder := store.records / unit.job.run_id(config)):
+                revision = str(record.environment.get("revision") or "")
+                unknown = revision.endswith(CHANGED) and revision != code_revision()
+                if unknown or record.dataset.fingerprint not in ("", prepare(unit.job.card, environment).fingerprint):
+                    shutil.rmtree(folder)
 
 
 def _search(
@@ -274,6 +277,7 @@ def _run(
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
     spec, running = row.table.spec, budgeted.running
+    _forget_others(planned, store, environment)
     run_units(
         planned, environment, store, cluster, spec.resources, done, spec.search,
         warn=budgeted.on_progress, running=running, in_order=True,

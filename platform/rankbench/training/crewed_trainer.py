@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,11 +74,11 @@ class CrewedTrainer:
         raise ClusterError(f"{LOST} ({reason}); --resume continues")
 
     def _repeat(self) -> None:
-        """Bring new workers to where the lost ones were."""
+        """Bring workers to where the lost ones were."""
         for _ in range(TRIES):
             try:
-                if self.kept is not None:
-                    self.team.call("restore", self.kept)
+                # Workers that could not send their answer are those of before, which have trained the epochs already.
+                self.team.call(*(("begin",) if self.kept is None else ("restore", self.kept)))
                 for number, schedule in self.since:
                     self.team.call("scheduled_epoch", number, schedule)
                 return
@@ -93,7 +94,13 @@ class Member:
         # Copies, because arrays that come from another process are read-only, for which the kernels would be compiled anew.
         own = sp.csr_array((X.data.copy(), X.indices.copy(), X.indptr.copy()), shape=X.shape)
         self.exchange = Ring(place, torch.device(device))
-        self.trainer = Trainer(own, given, losses().get(loss), seed, np.dtype(dtype).type, device, self.exchange)
+        arguments = own, given, losses().get(loss), seed, np.dtype(dtype).type, device, self.exchange
+        self.make = partial(Trainer, *arguments)
+        self.begin()
+
+    def begin(self) -> None:
+        """Go back to before the first epoch."""
+        self.trainer = self.make()
 
     def ready(self) -> None:
         """Return once all workers are connected."""
