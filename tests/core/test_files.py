@@ -38,6 +38,14 @@ def test_of_two_writers_of_a_folder_the_first_is_kept(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_of_two_writers_of_a_folder_of_their_own_the_second_is_told(tmp_path):
+    target = tmp_path / "made"
+    refused = pytest.raises(StorageError, match="another process has made it meanwhile")
+    with refused, atomic_folder(target, exclusive=True), atomic_folder(target, exclusive=True) as fast:
+        (fast / "by.txt").write_text("fast")
+    assert list(tmp_path.iterdir()) == [target] and (target / "by.txt").read_text() == "fast"
+
+
 def test_many_writers_leave_one_whole_folder(tmp_path):
     target, start = tmp_path / "made", threading.Barrier(8)
 

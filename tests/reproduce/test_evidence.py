@@ -2,6 +2,7 @@
 
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -139,3 +140,11 @@ def test_a_line_has_no_number_that_json_lacks(tmp_path):
     with pytest.raises(ValueError, match="Out of range"):
         Evidence(tmp_path).add(bad)
     assert not [*tmp_path.glob("*.jsonl")]
+
+
+def test_no_stored_fit_took_fewer_seconds_than_its_curve():
+    folder = Path(__file__).parents[2] / "experiments" / "evidence"
+    evidence = Evidence(folder, read_only=True)
+    fits = [fit for path in folder.glob("*.fits.jsonl") for fit in evidence.lines(StoredFit, path.name.split(".")[0])]
+    of_curves = [(fit, max(seconds for _, seconds, _ in curve.points)) for fit in fits for curve in fit.curves if curve.points]
+    assert of_curves and not [fit.key for fit, seconds in of_curves if seconds > fit.seconds["fit"]]

@@ -1,9 +1,12 @@
-"""Finished runs of another version of the code are named where a sweep is resumed."""
+"""Finished runs of another version of the code are named where a sweep is resumed; runs of different data end it."""
+
+from dataclasses import replace
 
 import pytest
 
 from rankbench.core import plugins
-from rankbench.sweeps.sweep import changed_code
+from rankbench.core.errors import ConfigError
+from rankbench.sweeps.sweep import changed_code, require_one_dataset
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import DatasetInfo, RunRecord
 
@@ -42,3 +45,13 @@ def test_another_version_of_the_program_is_named(code):
     assert changed_code([record(about)]) == []
     assert changed_code([record(about | {"code": code})]) == ["rankbench"]
     assert changed_code([record(about | {"code": code}, "failed")]) == []
+
+
+def test_data_that_change_while_a_sweep_runs_end_it():
+    old, new, draw, other = (
+        replace(record({}), dataset=DatasetInfo(name, fingerprint, split_seed=seed))
+        for name, fingerprint, seed in (("toy", "a", 0), ("toy", "b", 0), ("toy", "b", 1), ("shop", "c", 0))
+    )
+    require_one_dataset([old, draw, other, record({}, "stopped"), old])
+    with pytest.raises(ConfigError, match="the data of toy changed while the sweep ran"):
+        require_one_dataset([old, other, new])

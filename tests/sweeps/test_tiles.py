@@ -29,9 +29,11 @@ with session(None, 1) as cluster:
     from rankbench.sweeps.run_units import run_units
     rest = cluster, spec.resources, lambda *_: None
     dense = run_units(planned.search, environment, SweepStore(records.parent.parent / "dense"), *rest)
+    (records.parent / "spill" / "of another command").mkdir(parents=True)
     small = replace(cluster, machines=(Machine(1, 505_000_000),))  # the matrix alone takes 320
     tiled = run_units(planned.search, environment, SweepStore(records.parent), small, *rest[1:])
-left = [path.name for path in records.parent.iterdir()]
+left = [path.relative_to(records.parent).as_posix() for path in records.parent.glob("*") if path.name != "spill"]
+left += [path.relative_to(records.parent).as_posix() for path in records.parent.glob("spill/*")]
 results = [[each.tiles, each.error, {name: value.mean for name, value in each.metrics.items()}] for each in (*dense, *tiled)]
 print(json.dumps({"results": results, "left": left}))
 """
@@ -45,4 +47,4 @@ def test_it_has_the_metrics_of_the_dense_one(tmp_path):
     assert dense[0] is None and 0 < tiled[0] < 8000
     for name in ("recall@20", "ndcg@20"):  # two scores that tie but for rounding make another item the last of a list
         assert abs(tiled[2][name] - dense[2][name]) <= 1e-4, name
-    assert sorted(told["left"]) == ["attempts", "records"]
+    assert sorted(told["left"]) == ["attempts", "records", "spill/of another command"]

@@ -39,13 +39,13 @@ class Fence(Protocol):
 
 
 @contextmanager
-def atomic_folder(target: Path, replace: bool = False, fence: Fence | None = None) -> Iterator[Path]:
+def atomic_folder(target: Path, replace: bool = False, fence: Fence | None = None, exclusive: bool = False) -> Iterator[Path]:
     """Yield a scratch folder beside `target` and rename it to `target` on success; on failure nothing is left.
 
     If `target` exists by then, another process has written the same content first, and its copy is kept. With `replace`, the
     new folder replaces it in one step, so that there is one of the two at every moment. With a `fence` nothing is renamed once
     that is superseded; its error is raised. Scratch folders that killed processes left in the same folder more than an hour ago
-    are removed. Raises StorageError if the disk is full.
+    are removed. Raises StorageError if the disk is full, and with `exclusive` if `target` exists.
     """
     scratch = target.parent / f"{SCRATCH}{target.name}-{_owner(fence)}{secrets.token_hex(4)}"
     lock = None
@@ -64,6 +64,8 @@ def atomic_folder(target: Path, replace: bool = False, fence: Fence | None = Non
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
+                if exclusive:
+                    raise StorageError(f"{target}: another process has made it meanwhile; choose another folder") from None
                 if replace:
                     _exchange(scratch, target)
     finally:

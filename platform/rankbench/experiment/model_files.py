@@ -74,7 +74,7 @@ def save_model(model: Any, folder: Path) -> None:
     form = next(name for name, cls in FORMS.items() if type(recommender) is cls)
     arrays = {f"model.{name}": getattr(recommender, name) for name in _arrays_of(type(recommender))}
     arrays |= {"history.indptr": model.history.indptr, "history.indices": model.history.indices}
-    with atomic_folder(folder) as scratch:
+    with atomic_folder(folder, exclusive=True) as scratch:
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, scratch / ARRAYS)
         about = _About(
             form=form,

@@ -123,13 +123,13 @@ def run_units(
             times = "" if end.late else f" (the worker was lost {losses[unit.run_id]} times)"
             give_up(unit, store, end.reason + times)
             ended(unit, records_of(unit, records), False)
-    # Interrupted fits of other calls go on from checkpoints in the same folder.
-    for unit in (*units, *search.drawn):
-        shutil.rmtree(store.folder / CHECKPOINTS / unit.run_id, ignore_errors=True)
-    with suppress(OSError):  # not empty, or none
-        (store.folder / CHECKPOINTS).rmdir()
-    for name in (SPILL, OUTGOING):
-        shutil.rmtree(store.folder / name, ignore_errors=True)
+    # Fits of other commands have their checkpoints and tiles in the same folders.
+    for name in (CHECKPOINTS, SPILL):
+        for unit in (*units, *search.drawn):
+            shutil.rmtree(store.folder / name / unit.run_id, ignore_errors=True)
+        with suppress(OSError):  # not empty, or none
+            (store.folder / name).rmdir()
+    shutil.rmtree(store.folder / OUTGOING, ignore_errors=True)
     for run_id in losses:  # other commands may have units with limits in the same folder
         (store.folder / OVERDUE / run_id).unlink(missing_ok=True)
     ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)

@@ -134,6 +134,15 @@ def _require_same_data(folder: Path, plan: Plan, environment: Environment) -> No
             )
 
 
+def require_one_dataset(records: Sequence[RunRecord]) -> None:
+    """Raise ConfigError if results of one dataset and split are of different data."""
+    first: dict[tuple[str, int | None], str] = {}
+    for record in (each for each in records if each.dataset.fingerprint):
+        name = record.dataset.name
+        same = first.setdefault((name, record.dataset.split_seed), record.dataset.fingerprint) == record.dataset.fingerprint
+        require(same, f"the data of {name} changed while the sweep ran, so that its runs cannot be compared; run it again")
+
+
 def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[Path, list[RunRecord]]:
     """Run the experiment of a request; return the folder of the sweep and its failed runs.
 
@@ -207,6 +216,7 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
 
             records, used = store.records, dict[str, float]()
             search = run_stage("search", planned.search, planned.adaptive)
+            require_one_dataset(search)
             best = choose(search, spec)
             unstopped = spec.model_copy(update={"search": spec.search.model_copy(update={"scheduler": "none", "by": "random"})})
             for _ in range(STEPS if spec.search.extend else 0):
@@ -227,6 +237,7 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
                 size, cpus = Size.of(prepare(card, environment)), None if address else cluster.cpus
                 final_units += units(card, size, chosen[card.name], spec, planned.metrics, "final", cpus)
             finals = run_stage("final", final_units)
+            require_one_dataset([*search, *finals])
         final: dict[tuple[str, str], list[RunRecord]] = {}
         for record in finals:
             final.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
