@@ -1,4 +1,4 @@
-"""The collection: the datasets of a leaderboard, chosen by a rule before any result, and how much each of them counts."""
+"""The collection: the datasets of a leaderboard, chosen by a rule and not by results, and how much each of them counts."""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ class Entry:
 class Plan:
     """What a call is about: the entries that are `left` in their order, which is that of the milestones first, the number of
     those `done` before, and the datasets that are `not_available`, with the reason. If `best` is given, that many of the
-    `entrants` go on from a milestone to the next one: those with the best mean ranks on the `datasets`, whose near-duplicates
-    have the same of the `sources`. All lines are in the `stores`.
+    `entrants` go on from a milestone to the next one: those with the best mean ranks on the validation sets of the `datasets`,
+    whose near-duplicates have the same of the `sources`. All lines are in the `stores`.
     """
 
     left: tuple[Entry, ...]
@@ -160,11 +160,15 @@ class Plan:
         return [each for each in self.until(milestone, rules) if not each.results.tried(each.without_result(rules))]
 
     def _leading(self, allowed: str, rules: Rules) -> list[str]:
-        """Return the entrants that were measured at a milestone on all of the datasets, best first."""
+        """Return the entrants that were measured at a milestone on all of the datasets, best first by their values on the
+        validation sets: those on test decide nothing.
+        """
         stored = (line for store in self.stores for line in within(store.all(Result), allowed))
         of_plan = [each for each in stored if each.dataset in self.datasets and each.entrant in self.entrants]
         alike = [each for each in of_plan if (each.threads, each.metric) == (rules.n_threads, rules.metric)]
-        board = ranking_of(comparable(alike)[0] if alike else (), rules.metric, self.sources)
+        shown = comparable(alike)[0] if alike else ()
+        on_valid = [each if each.valid is None else replace(each, metrics={rules.metric: (each.valid, 0, 0)}) for each in shown]
+        board = ranking_of(on_valid, rules.metric, self.sources)
         return [board.methods[i] for i in board.order]
 
 

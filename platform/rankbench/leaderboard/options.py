@@ -35,7 +35,8 @@ class LeaderboardOptions(Selection):
     budget: str = option("30s", "Time per method and dataset, such as 30s or 5m. 10s, 30s, 100s, ... before it are shown, too.")
     best: int | None = option(
         None,
-        "Of each of these times, only so many methods with the best mean ranks go on to the next one. Default: all.",
+        "Of each of these times, only so many methods, those with the best mean ranks on validation, go on to the next one. "
+        "Default: all.",
         min=1,
     )
     metric: str = option("ndcg@20", "Metric that chooses on the validation set.", complete="metrics")
