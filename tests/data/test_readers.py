@@ -126,12 +126,24 @@ def test_an_id_has_a_thousand_bytes_at_most(text, spec, where):
         (pa.array([3, 1]).dictionary_encode(), [3, 1]),
         # pandas turns whole numbers to floats when a value is missing somewhere.
         (pa.array([3.0, 1.0]), [3, 1]),
+        (pa.array([3.0, 1.0]).dictionary_encode(), [3, 1]),
+        (pa.array([2.0**53 - 1, 1.0]), [2**53 - 1, 1]),
     ],
 )
 def test_parquet_ids_come_in_many_types(user, expected):
     content = parquet(user=user, item=["x", "y"], stars=[1, 2])
     rows = rows_of(content, Read(format="parquet", value="stars"))
     assert rows == [(expected[0], "x", 1.0), (expected[1], "y", 2.0)]
+
+
+@pytest.mark.parametrize(
+    "user",
+    [pa.array([76561198000000001.0, 76561198000000003.0]), pa.array([1.0, 2.0**24], pa.float32())],
+    ids=["float64", "float32"],
+)
+def test_ids_that_a_float_cannot_tell_apart_are_refused(user):
+    with pytest.raises(DataError, match=r"'user': ids of 2\^53 or more .* different ones could become one"):
+        rows_of(parquet(user=user, item=["x", "y"], stars=[1, 2]), Read(format="parquet", value="stars"))
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,20 @@ def test_negatives_of_the_batch_need_memory_for_each_pair():
     assert memory(job_of("bpr", in_batch), size) > 2.2e9 > 2 * memory(job_of("bpr", {"batch_size": 8192}), size)
     few = size_of(300, 200, 1000, 300)
     assert memory(job_of("bpr", in_batch), few) == memory(job_of("bpr", in_batch | {"batch_size": 1000}), few)
+    full = {"batch_size": 10**6}  # as people write who want the whole data in one batch
+    assert memory(job_of("bpr", full), few) == memory(job_of("bpr", {"batch_size": 1000}), few)
+    assert memory(job_of("softmax", full), few) == memory(job_of("softmax", {"batch_size": 1000}), few)
     assert seconds(job_of("bpr", in_batch), size, 1) > 2 * seconds(job_of("bpr", in_batch | {"batch_size": 512}), size, 1)
+
+
+def test_the_layers_of_a_network_need_memory_for_each_node():
+    """Conjugate gradients had arrays of 11.8 tables of vectors at their peak, with towers of 64 units 15.5, of 256 units 21."""
+    size = size_of(2_000_000, 2_000_000, 4_000_000, 10)
+    table = 4 * (size.users + size.items) * 64
+    for method, params, tables in (
+        ("rg2-newton", {}, 11.8), ("rg2-newton-mlp", {"hidden_dim": 64}, 15.5), ("rg2-newton-mlp", {"hidden_dim": 256}, 21.0),
+    ):  # fmt: skip
+        assert tables * table < memory(job_of(method, {"embedding_dim": 64, **params}), size) < 2.2 * tables * table
 
 
 def test_evaluations_take_a_twentieth_of_a_fit_or_follow_each_epoch():

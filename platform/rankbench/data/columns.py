@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from rankbench.core.errors import DataError, first_line, printable
 
+EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}  # bits of a float → where it begins to stand for several whole numbers
+
 WRONG_TEXT = r"\x00|^-[0-9.]+$"  # of an id
 MISSING_TEXT = r"^$|^[nN][aA][nN]$"
 ADVICE = "; `prepare: [drop_missing]` in the card drops rows without one, and counts them"
@@ -92,10 +94,17 @@ def _null_if_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _ids(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Ids as int64 or string. Whole numbers may be stored as floats, NaN as null. Raises ValueError for a fraction."""
+    """Ids as int64 or string. Whole numbers may be stored as floats, NaN as null. Raises ValueError for a fraction, and for a
+    float that may stand for several whole numbers, as one of 2^53 or more does.
+    """
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_floating(kind):
         column = _null_if_missing(column)
+        if (pc.max(pc.abs(column.cast(pa.float64()))).as_py() or 0) >= EXACT[kind.bit_width]:
+            raise ValueError(
+                f"the column {name!r}: ids of 2^53 or more (2^24 in 32 bits) are not exact as floats, so that different ones "
+                "could become one; store them as whole numbers (in pandas, Int64) or as text"
+            )
     try:
         return column.cast(pa.int64() if pa.types.is_integer(kind) or pa.types.is_floating(kind) else pa.string())
     except pa.ArrowInvalid as error:

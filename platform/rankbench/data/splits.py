@@ -64,7 +64,7 @@ class Holdout:
         ranked = np.diff(self.target.indptr) > 0
         return np.flatnonzero(ranked & ~self.cold if self.cold_users == "drop" else ranked)
 
-    @property
+    @cached_property
     def seen(self) -> sp.csr_array:
         """The items that are masked in the ranking."""
         if not self.filter_seen:

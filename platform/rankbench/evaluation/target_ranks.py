@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SAMPLED = 100  # negatives per target, drawn with replacement
+TARGETS = 1 << 15  # targets whose ranks are in memory at a time
 HALF = 0.5  # share of a user's targets, the best ones, that llpauc compares
 
 
@@ -71,14 +72,14 @@ def llpauc(ranks: TargetRanks, k: int) -> np.ndarray:
 @of_ranks
 def recall_sampled(ranks: TargetRanks, k: int) -> np.ndarray:
     """Expected share of a user's targets among the first k of themselves and 100 random other candidates"""
-    return ranks.mean(_places(ranks, k).sum(axis=0))
+    return ranks.mean(_expected(np.ones(min(k, SAMPLED + 1)), ranks))
 
 
 @of_ranks
 def ndcg_sampled(ranks: TargetRanks, k: int) -> np.ndarray:
     """Expected mean over a user's targets of 1/log2(1 + rank) among 100 random other candidates, 0 beyond rank k"""
     gains = 1.0 / np.log2(np.arange(2, min(k, SAMPLED + 1) + 2))
-    return ranks.mean(gains @ _places(ranks, k))
+    return ranks.mean(_expected(gains, ranks))
 
 
 def _right_pairs(ranks: TargetRanks, k: int) -> np.ndarray:
@@ -87,9 +88,11 @@ def _right_pairs(ranks: TargetRanks, k: int) -> np.ndarray:
     return np.where(n > 0, np.maximum(n - ranks.above, 0) / np.maximum(n, 1), 0.5)
 
 
-def _places(ranks: TargetRanks, k: int) -> np.ndarray:
-    """The probability (min(k, 101), n_targets) that a target has each of the first ranks, the best one first."""
+def _expected(gains: np.ndarray, ranks: TargetRanks) -> np.ndarray:
+    """The mean (n_targets,) of `gains`, those of the first ranks, over the ranks that a target has among random candidates."""
     from scipy.stats import binom
 
-    share = ranks.above / np.maximum(ranks.others, 1)[ranks.user]
-    return np.asarray(binom.pmf(np.arange(min(k, SAMPLED + 1))[:, None], SAMPLED, share))
+    share, places = ranks.above / np.maximum(ranks.others, 1)[ranks.user], np.arange(len(gains))[:, None]
+    # In blocks, because SciPy keeps tens of numbers for each rank of each target.
+    blocks = [share[start : start + TARGETS] for start in range(0, len(share), TARGETS)]
+    return np.concatenate([gains @ binom.pmf(places, SAMPLED, block) for block in blocks]) if blocks else np.empty(0)

@@ -139,6 +139,10 @@ def memory(job: Job, size: Size, workers: int = 1) -> int:
         # Weights of input and output, two moments of each, a gradient, copies of the best and the current model, and the work
         # on idle rows; the scores of a step, and the users' vectors in a ranking.
         n_bytes += 15 * n * dim * itemsize + (_users_per_step(first, size) * n + size.users * (dim + 1)) * itemsize
+    elif "newton" in first.spec.families:
+        # Gradients, directions and products of conjugate gradients, and the layers of a network for each node.
+        hidden = getattr(first.params, "hidden_dim", 0)
+        n_bytes += (16 if hidden else 12) * table + 2 * (size.users + n) * hidden * itemsize
     else:
         n_bytes += 5 * table
     n_rankings = _rankings(job)
@@ -298,10 +302,10 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
         # The slopes that are kept, gradients of the item table, and parts of the scores where PyTorch computes them.
         return propagated + min(p.users_per_step * size.items * itemsize, 1 << 28) + 4 * table_bytes + (6 << 22) * itemsize
     if "catalogue" in needs:
-        scores = p.batch_size * size.items * itemsize
+        scores = min(p.batch_size, max(2, size.interactions)) * size.items * itemsize
         return propagated + (6 * scores if method.loss.whole_catalogue else min(2 * scores, 2 << 28))
     positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
-    rows = min(p.batch_size, max(2, size.interactions)) if p.sampler == "in-batch" else p.batch_size
+    rows = min(p.batch_size, max(2, size.interactions))
     network = 0.0
     if work := pair_work(config):
         # Vectors and layers of each pair, and their gradients: an upper bound of what was measured.

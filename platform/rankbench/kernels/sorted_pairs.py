@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from numba.core import cgutils
 
+from rankbench.core.errors import require
 from rankbench.core.simd import LANES, fma, integer, kernel, spread, total
 from rankbench.kernels.parallel import in_parallel
 
@@ -40,7 +41,8 @@ class Pairs(NamedTuple):
 
 
 def sorted_pairs(ids: np.ndarray, n_items: int) -> Pairs:
-    """Sort the pairs of ids (B, n) int64, whose items are below `n_items`."""
+    """Sort the pairs of ids (B, n) int64, whose items are below `n_items`. Raises ConfigError for 2^31 pairs or more."""
+    require(ids.size < 2**31, f"a batch of {ids.size:,} pairs is too large; choose a smaller batch_size or n_negatives")
     n_chunks = max(1, min(16, ids.size // _CHUNK))
     counts = np.zeros((n_chunks, (n_items >> _BUCKET) + 1), np.int64)
     in_parallel(_count, n_chunks, ids.size, ids, n_chunks, counts)
