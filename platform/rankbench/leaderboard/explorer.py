@@ -85,7 +85,8 @@ def _default(entry: Result, metric: str) -> float | None:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")
+    """With the digits of the store, so that what is equal there is equal in the page, and nothing else."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 @cache
