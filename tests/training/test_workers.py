@@ -223,7 +223,7 @@ def test_gloo_sends_the_bytes_that_are_counted():
         Bytes that a busy machine sends again are counted once, unlike those of the kernel's count of sent bytes.
         """
         received = {}
-        for path in Path("/proc/self/fd").iterdir():
+        for path in filter(Path.is_socket, Path("/proc/self/fd").iterdir()):
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as each:
                 if each.type == socket.SOCK_STREAM and each.family in (socket.AF_INET, socket.AF_INET6):
                     info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
@@ -244,6 +244,7 @@ def test_gloo_sends_the_bytes_that_are_counted():
         barrier.wait()
         # Sockets of earlier tests may have been closed in between, and on a busy machine some were connected since.
         after = bytes_received() if ring.rank == 0 else {}
+        barrier.wait()  # a worker that has returned closes its sockets
         return sum(number - before.get(inode, 0) for inode, number in after.items()), ring.sent - counted
 
     barrier = threading.Barrier(3)
