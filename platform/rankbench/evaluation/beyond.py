@@ -262,7 +262,7 @@ def _users_of_both(i: int, j: int, ptr: np.ndarray, users: np.ndarray, row_of: n
     return both
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _diversity(items: np.ndarray, ptr: np.ndarray, users: np.ndarray, n_users: int) -> np.ndarray:
     result = np.zeros(len(items))
     row_of, bits = _bits_of_popular_items(ptr, users, n_users)
