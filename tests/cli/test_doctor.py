@@ -119,24 +119,6 @@ def test_sqlite_on_a_network_file_system_is_a_warning(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("coretype", "kernels", "flags", "status"),
-    [
-        ("Haswell", "Haswell", {"avx2", "avx512f"}, "warn"),
-        ("Zen", "Zen", {"avx2", "avx512f"}, "warn"),
-        ("Haswell", "Haswell", {"avx2"}, "ok"),
-        ("SKYLAKEX", "SkylakeX", {"avx2", "avx512f"}, "ok"),
-        ("", "Haswell", {"avx2", "avx512f"}, "ok"),
-    ],
-)
-def test_kernels_that_halve_the_speed_are_a_warning(coretype, kernels, flags, status, monkeypatch):
-    monkeypatch.setenv("OPENBLAS_CORETYPE", coretype)
-    monkeypatch.setattr(doctor, "_processor_flags", lambda: flags)
-    monkeypatch.setattr("threadpoolctl.threadpool_info", lambda: [{"user_api": "blas", "architecture": kernels}])
-    found = doctor.blas()
-    assert found.status == status and bool(found.advice) == (status == "warn") and kernels in found.detail
-
-
-@pytest.mark.parametrize(
     ("asked", "word"),
     [
         ("numpy>=99", f"numpy {version('numpy')}"),

@@ -6,19 +6,18 @@ import pytest
 
 from rankbench.core.config import validate
 from rankbench.judge.printing import listed
-from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, protocol_deviations
+from rankbench.reports.deviations import data_deviations, interval_notes, left_out, protocol_deviations
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.rows import ReportRow
 from rankbench.schema.experiment import ExperimentSpec, NotRun
 
 
-def test_rows_left_out_for_one_reason_are_one_sentence_and_a_changed_file_is_named():
+def test_rows_left_out_for_one_reason_are_one_sentence():
     reasons = {"SL, LightGCN": "left out by --arms", "Graph net": "a network", "SL, XSimGCL": "left out by --arms"}
     assert left_out([NotRun(name=name, why=why, published={}) for name, why in reasons.items()]) == [
         "not run: SL, LightGCN; SL, XSimGCL: left out by --arms", "not run: Graph net: a network",
     ]  # fmt: skip
-    told = ["changed from the experiment file: search.trials=2 --arms '*, MF'"]
-    assert left_out([]) == changes(()) == [] and changes(("search.trials=2", "--arms '*, MF'")) == told
+    assert left_out([]) == []
 
 
 def test_dropped_rows_are_counted(make_run):

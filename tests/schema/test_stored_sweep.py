@@ -56,7 +56,7 @@ def test_what_was_written_by_another_version_is_written_back_with_every_key(fold
         "new",
     ]
     assert list(content) == names  # the order in which every version wrote them
-    assert list(ChosenFile.model_validate(CHOSEN).model_dump()) == ["metric", "on", "rows", "failed", "finished_at", "used"]
+    assert list(ChosenFile.model_validate(CHOSEN).model_dump()) == ["metric", "on", "rows", "failed", "finished_at"]
 
 
 def test_an_unfinished_sweep_is_read(folder):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.environment import Environment, require_environment
+from rankbench.core.environment import Environment, given_environment
 from rankbench.core.errors import ConfigError, DataError, require
 from rankbench.core.plain import plain, plain_mapping
 from rankbench.data.cards import Card, load_card
@@ -55,8 +55,7 @@ def dataset(
 
     Raises ConfigError for an argument that does not fit, and DataError for data that cannot be used.
     """
-    require_environment(environment)
-    environment = environment or Environment.from_env()
+    environment = given_environment(environment)
     changes = plain_mapping("changes", changes)
     split = plain(split)
     if isinstance(prepare, Iterable) and not isinstance(prepare, str | Mapping):

@@ -12,9 +12,8 @@ import pandas as pd
 from rankbench.api.dataset import card_of
 from rankbench.api.execution import only_card_changes
 from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
-from rankbench.api.record_run import RecordedRun, chosen_metrics, send, sink_of_runs
-from rankbench.core.attempts import FolderAttempt, StoredAttempt
-from rankbench.core.environment import Environment, require_environment
+from rankbench.api.record_run import RecordedRun, chosen_metrics, send, sink_of_runs, write
+from rankbench.core.environment import Environment, given_environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.files import require_writable
 from rankbench.core.plain import whole_number
@@ -27,13 +26,14 @@ from rankbench.evaluation.summary import Interval
 from rankbench.experiment.evaluation import Evaluation
 from rankbench.experiment.measure_lists import measure_lists
 from rankbench.experiment.options import ListOptions
+from rankbench.experiment.outcome import Outcome
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Leaderboard
-from rankbench.schema.shared_sweeps import claimed_run, store_run
+from rankbench.schema.shared_sweeps import claimed_run
 from rankbench.sweeps.views.phases import err
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.labels import Labels
-from rankbench.tracking.record import per_user_table, write_record
+from rankbench.tracking.record import per_user_table
 
 
 def evaluate(
@@ -61,9 +61,8 @@ def evaluate(
     Raises DataError, with the file and row, for lists that cannot be used, and ConfigError for a metric such as auc that needs
     the scores of all items.
     """
-    require_environment(environment)
+    environment = given_environment(environment)
     require(name is None or isinstance(name, str), f"name: expected a text, got {name!r}")
-    environment = environment or Environment.from_env()
     data = prepare(card_of(dataset, environment), environment)
     several: Any = [[each] if isinstance(each, str | int) else [*each] for each in (metrics, cutoffs)]
     about: dict[str, Any] = {"on": on, "fit_on": fit_on, "seed": whole_number("seed", seed), "allow_missing": allow_missing}
@@ -108,11 +107,8 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     if stored is not None:
         require_new_name(stored, record)
     with claimed_run(record.id, environment) as attempt:
-        fence = attempt if isinstance(attempt, FolderAttempt) else None
-        runs, per_user = environment.results / "runs", per_user_table(ids, columns)
-        folder = write_record(runs, record, per_user, replace=True, fence=fence)  # of the same lists, measured in the same way
-        if isinstance(attempt, StoredAttempt):
-            store_run(folder, attempt)
+        outcome = Outcome(record, per_user_table(ids, columns))
+        folder, *_ = write(outcome, attempt, True, environment)  # one of before is of the same lists, measured in the same way
     if board and line:
         board.add(line)
     if stored is not None:

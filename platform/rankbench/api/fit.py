@@ -7,7 +7,7 @@ from typing import Any
 from rankbench.api.dataset import card_of
 from rankbench.api.display import fit_display
 from rankbench.cluster.workplace import crew_of
-from rankbench.core.environment import Environment, require_environment
+from rankbench.core.environment import Environment, given_environment
 from rankbench.core.errors import require, shown
 from rankbench.core.plain import plain, plain_mapping, whole_number
 from rankbench.data.blocks import union
@@ -55,8 +55,7 @@ def fit(
     require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
     seed = whole_number("seed", seed)
     require(execution is None or isinstance(execution, Execution), f"execution: expected an Execution, got {execution!r}")
-    require_environment(environment)
-    environment = environment or Environment.from_env()
+    environment = given_environment(environment)
     config = configure(method, plain(params))
     config.require_workers(workers, f"workers={workers}")
     card = card_of(dataset, environment, plain_mapping("changes", changes))

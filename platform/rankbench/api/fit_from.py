@@ -8,7 +8,7 @@ from typing import Any
 
 from rankbench.api.fit import fit
 from rankbench.api.results import Results
-from rankbench.core.environment import Environment, require_environment
+from rankbench.core.environment import Environment, given_environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.registry import nearest
 from rankbench.data.prepare import Dataset, prepare
@@ -46,8 +46,7 @@ def fit_from(
     Raises ConfigError if there is no such sweep, row or dataset, if the sweep is not finished, and if its data have changed;
     otherwise as `fit`.
     """
-    require_environment(environment)
-    environment = environment or Environment.from_env()
+    environment = given_environment(environment)
     won = winner(sweep, row, dataset, environment)
     how: dict[str, Any] = {"environment": environment, "progress": progress, "execution": execution, "workers": workers}
     return fit(won.data, won.record.method, **won.arguments(fit_on, seed), **how)
@@ -95,7 +94,7 @@ def winner(sweep: str | Path | Results, row: str, dataset: str | None, environme
     why = next((each.error for each in finals if each.error), "it has none")
     require(bool(finished), f"{name}: {row} has no finished final run on {dataset}: {why}")
     record = finished[0]
-    entry = dict(zip(experiment.dataset_names, experiment.datasets, strict=True)).get(dataset, dataset)
+    entry = experiment.entry_of(dataset)
     stand_in = isinstance(entry, dict) and "card" in entry
     require(not stand_in, f"{name}: {dataset} stands in for data that were not available; run the sweep on the data first")
     card = card_of(entry, environment, name)

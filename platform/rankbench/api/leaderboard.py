@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.environment import Environment, require_environment
+from rankbench.core.environment import Environment, given_environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.options import takes_options
 from rankbench.core.plain import whole_number
@@ -33,8 +33,7 @@ def leaderboard(options: LeaderboardOptions, *, environment: Environment | None 
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset is available, ClusterError if the
     cluster cannot be joined, and StorageError if the store cannot be written.
     """
-    require_environment(environment)
-    environment = environment or Environment.from_env()
+    environment = given_environment(environment)
     store, budget = options.store, options.budget
     require(isinstance(budget, str), f"budget: expected a time such as 30s or 2m, got {budget!r}")
     require(store is None or isinstance(store, str | Path), f"store: expected a folder, got {store!r}")

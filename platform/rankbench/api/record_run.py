@@ -96,7 +96,7 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
         with claimed_run(job.run_id(config), environment) as attempt:
             points = LivePoints(lambda record: sink.follow(record, **shown(record))) if sink else None
             outcome, execution = _fit(job, options, environment, points)
-            folder, kept, notes = _write(outcome, attempt, options.fresh, environment)
+            folder, kept, notes = write(outcome, attempt, options.fresh, environment)
         record = outcome.record
         for note in notes:
             err.print(note)
@@ -166,7 +166,7 @@ def _fit(job: Job, options: RunOptions, environment: Environment, points: LivePo
     return outcome, execution
 
 
-def _write(
+def write(
     outcome: Outcome, attempt: FolderAttempt | StoredAttempt, fresh: bool, environment: Environment
 ) -> tuple[Path, bool, list[str]]:
     """Write a record, and return its folder, whether an earlier one is kept there, and what to say about earlier ones."""

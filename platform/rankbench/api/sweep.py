@@ -14,7 +14,7 @@ from rankbench.api.display import sweep_display
 from rankbench.api.results import Results
 from rankbench.api.run_sweep import execute
 from rankbench.core.config import override, validate
-from rankbench.core.environment import Environment, require_environment
+from rankbench.core.environment import Environment, given_environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.options import takes_options
 from rankbench.core.patterns import is_pattern
@@ -88,8 +88,7 @@ def sweep(
     A run that fails does not end the sweep; its row says why. Raises ConfigError, DataError and StorageError before any work
     starts, and ClusterError if the cluster fails.
     """
-    require_environment(environment)
-    environment = environment or Environment.from_env()
+    environment = given_environment(environment)
     require(
         experiment is None or isinstance(experiment, str | Path), f"experiment: expected a name or a path, got {experiment!r}"
     )

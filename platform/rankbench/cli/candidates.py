@@ -19,12 +19,7 @@ def one_of(*words: str) -> Callable[[], list[str]]:
     return lambda: [*words]
 
 
-def dtypes() -> list[str]:
-    return ["float32", "float64"]
-
-
-def devices() -> list[str]:
-    return ["cpu", "cuda"]
+dtypes, devices = one_of("float32", "float64"), one_of("cpu", "cuda")
 
 
 def datasets() -> list[str]:

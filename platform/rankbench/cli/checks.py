@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
 import shutil
 import sys
@@ -33,7 +31,6 @@ from rankbench.tracking.spool import Spool
 from rankbench.tracking.store import is_new
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "lustre", "beegfs", "ceph"}
-WIDE_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}  # OpenBLAS kernels that use AVX-512
 SERVER_TIMEOUT = 3.0  # seconds that a tracking server has to answer
 LOW_DISK = 5e9  # bytes; roughly what a large dataset with its cache needs
 
@@ -122,25 +119,7 @@ def blas() -> Check:
         A @ A
     speed = 3 * 2 * 1000**3 / (time.perf_counter() - start) / 1e9
     kernels = sorted({pool.get("architecture", "?") for pool in threadpool_info() if pool["user_api"] == "blas"})
-    detail = f"{', '.join(kernels)}, {speed:.0f} GFLOP/s in float32"
-    wide = "avx512f" in _processor_flags() and not WIDE_KERNELS & {name.lower() for name in kernels}
-    if wide and os.environ.get("OPENBLAS_CORETYPE"):
-        variable = f"OPENBLAS_CORETYPE={os.environ['OPENBLAS_CORETYPE']}"
-        return Check(
-            "warn",
-            "BLAS",
-            f"{detail}; {variable} prevents AVX-512",
-            "try OPENBLAS_CORETYPE=SKYLAKEX, which can be twice as fast",
-        )
-    return Check("ok", "BLAS", detail)
-
-
-def _processor_flags() -> set[str]:
-    try:
-        match = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-    except OSError:
-        return set()
-    return set(match[1].split()) if match else set()
+    return Check("ok", "BLAS", f"{', '.join(kernels)}, {speed:.0f} GFLOP/s in float32")
 
 
 def folder(name: str, path: Path) -> Iterator[Check]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rankbench.cli.console import clock, err
+from rankbench.judge.printing import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,10 +63,6 @@ def show_price(request: SweepRequest, plan: Plan, begun: Path | None, ask: bool)
         err.print(f"warning: the largest fit needs {preview.short / 1e9:.1f} GB more memory than is available")
     if ask and (total > HIGH_SECONDS or preview.bytes_written > HIGH_BYTES):
         _confirm("start?")
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def can_ask(words: Collection[bool]) -> bool:

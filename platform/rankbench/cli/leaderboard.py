@@ -14,11 +14,11 @@ from rankbench.cli.arguments import DryRun, Plugin, Tags, Track, skipping
 from rankbench.cli.console import Json, clock, err, out, phase_progress, print_json, print_table
 from rankbench.cli.declare import command
 from rankbench.cli.run_by_default import RunByDefault
+from rankbench.judge.printing import parts
 from rankbench.leaderboard.milestones import before
 from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions, VerifyOptions
 
 if TYPE_CHECKING:
-    from rankbench.judge.ranking import Probabilities
     from rankbench.leaderboard.agenda import Agenda
     from rankbench.leaderboard.board import Board
     from rankbench.leaderboard.contest import Entry
@@ -218,7 +218,7 @@ def _show_board(found: Board, rope: float | None) -> None:
             str(each.place), each.method, f"{each.mean_rank:.2f}", f"{each.wins:+d}",
             *(f"{100 * share:.0f} %" for share in each.shares[:2]), str(each.no_result),
             "{} to {}".format(*(each.places or (each.place, each.place))),
-            *([_percent(probable.get(each.method))] if rope else []),
+            *([parts((p.worse, p.equal, p.better)) if (p := probable.get(each.method)) else ""] if rope else []),
         ]
         for each in found.standings
     ]  # fmt: skip
@@ -227,10 +227,6 @@ def _show_board(found: Board, rope: float | None) -> None:
     print_table(header, body, drop=("places without a dataset", "wins − losses"))
     for line in found.conclusions():
         out.print(line)
-
-
-def _percent(found: Probabilities | None) -> str:
-    return f"{100 * found.worse:.0f} / {100 * found.equal:.0f} / {100 * found.better:.0f} %" if found else ""
 
 
 def _outcome(result: Result) -> str:

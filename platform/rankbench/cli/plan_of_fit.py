@@ -36,7 +36,7 @@ def show_plan(card: Card, config: MethodConfig, dtype: str, nodes: str, json: bo
     with phase_progress() as progress:
         found = plan(size, dtype, hardware, partial(progress, "simulate"))
     if json:
-        about = {name: value for name, value in asdict(found).items() if name != "hardware"}
+        about = asdict(found)
         more = {
             "efficiency": found.efficiency,
             "error": found.error,

@@ -12,6 +12,7 @@ from rankbench.cli.arguments import Tags, skipping
 from rankbench.cli.console import Json, clock, err, out, print_json, print_table, show_files
 from rankbench.cli.declare import command
 from rankbench.cli.run_by_default import RunByDefault
+from rankbench.judge.printing import counted
 from rankbench.reproduce.options import ReproduceOptions, StatusOptions, StoreOptions
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def reproduce(
             require_device("cuda" if plan.on_gpu else "cpu")
         if not options.alone:
             to_spend = f", {clock(options.seconds)} to spend" if options.seconds else ""
-            view.told(f"{_plural(len(plan.tasks), 'task')} to do{to_spend}")
+            view.told(f"{counted(len(plan.tasks), 'task')} to do{to_spend}")
         labels = Labels.from_env("reproduce", tag or (), None)
         with view:
             outcome = work_on(plan, environment, view.told, labels, view.running)
@@ -178,7 +179,7 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
     print_table(header, body, drop=("tables",))
     for line in found.lines() if rows else ():
         out.print(line)
-    out.print(f"{_plural(len(rows), 'task')} left; evidence in {plan.evidence.folder}")
+    out.print(f"{counted(len(rows), 'task')} left; evidence in {plan.evidence.folder}")
 
 
 def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
@@ -214,13 +215,9 @@ def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
         out.print(study.account, style="dim")
     out.print(f"\n{MARKED}", style="dim")
     if outcome:
-        done = [_plural(outcome.fitted, "fit"), _plural(outcome.searched, "search", "searches")]
-        done.append(_plural(outcome.studied, "study", "studies"))
+        done = [counted(outcome.fitted, "fit"), counted(outcome.searched, "search", "searches")]
+        done.append(counted(outcome.studied, "study", "studies"))
         left = "nothing is left" if outcome.complete else "the same command goes on"
         out.print(f"{done[0]}, {done[1]} and {done[2]} done; {left}")
         for line in outcome.failed:
             out.print(f"failed: {line}", style="red")
-
-
-def _plural(n: int, one: str, many: str = "") -> str:
-    return f"{n:,} {one if n == 1 else many or one + 's'}"

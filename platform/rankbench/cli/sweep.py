@@ -91,13 +91,11 @@ def _show_results(request: SweepRequest, folder: Path, table: Table, failed: int
     from rankbench.cli.report import show_table
     from rankbench.core.errors import ClusterError
     from rankbench.reports.tables import as_json
-    from rankbench.schema.stored_sweep import ChosenFile, read_file
 
-    used = read_file(folder / "chosen.json", ChosenFile).used
     problem = f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them" if failed else ""
     if json:
         about = {"error": problem, "exit_code": ClusterError.exit_code} if failed else {}
-        print_json(as_json(table) | {"folder": str(folder), "used": used} | about)
+        print_json(as_json(table) | {"folder": str(folder)} | about)
         if failed:  # raised, it would be a second object on stdout
             print(f"error: {problem}", file=sys.stderr)
             raise typer.Exit(ClusterError.exit_code)
@@ -105,9 +103,6 @@ def _show_results(request: SweepRequest, folder: Path, table: Table, failed: int
     show_table(table)
     if failed:
         raise ClusterError(problem)
-    if request.address and used:
-        shares = ", ".join(f"{share:.0%} in the {stage} stage" for stage, share in used.items())
-        out.print(f"\ntrials held {shares} of the processors' time")
     store = request.environment.results_store
     stored = f"\nstored   {store}/sweeps/{folder.name}" if store else ""
     out.print(f"\nreport   {folder}/report/report.html\nrecords  {folder}/records{stored}\nbrowse   {program()} ui")

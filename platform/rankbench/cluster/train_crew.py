@@ -55,10 +55,10 @@ class TrainCrew:
 
 
 class TrainTeam:
-    """The workers of one fit. `restarts` counts how often they were replaced."""
+    """The workers of one fit."""
 
     def __init__(self, crew: TrainCrew, member: Callable[..., Any], arguments: tuple[Any, ...]):
-        self._crew, self._round, self.restarts = crew, 0, -1
+        self._crew, self._round = crew, 0
         self._failure: BaseException | None = None
         # In a trial of Tune, actors would otherwise take part in its placement group.
         desk = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT", label_selector=_here())
@@ -78,7 +78,6 @@ class TrainTeam:
         kind, answer = self._reply(self._desk.call.remote(self._round, method, shared))
         if kind == "lost":
             first, self._round = not self._round, answer
-            self.restarts += 1
             if first:
                 return self.call(method, *arguments)
             raise Lost("a worker was lost")

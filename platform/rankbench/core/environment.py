@@ -101,11 +101,13 @@ class Environment:
         folders = [parent / kind for parent in parents if parent is not None]
         return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
-    def stored_beside(self, kind: str, name: str) -> Path:
-        """Return the folder `name` beside the files of `kind` if it is there and not part of an installed package, as in a
-        checkout; otherwise `name` in the results folder.
+    def stored_beside_experiments(self, name: str, given: Path | None) -> Path:
+        """Return the folder of a store: as given; `name` in a folder of experiment files if it is there and not part of an
+        installed package, as in a checkout; otherwise `name` in the results folder.
         """
-        for folder in self.catalogues(kind):
+        if given:
+            return given
+        for folder in self.catalogues("experiments"):
             if (folder / name).is_dir() and "site-packages" not in folder.parts:
                 return folder / name
         return self.results / name
@@ -167,7 +169,8 @@ def _switch(name: str) -> bool:
     return value in _ON
 
 
-def require_environment(given: Any) -> None:
-    """Raise ConfigError unless an argument `environment` is an Environment or None."""
+def given_environment(given: Any) -> Environment:
+    """Return an argument `environment`, or that of this process if it is None. Raises ConfigError if it is no Environment."""
     known = given is None or isinstance(given, Environment)
     require(known, f"environment: expected an Environment, as Environment.from_env() makes it, got {shown(given)}")
+    return given or Environment.from_env()

@@ -102,11 +102,12 @@ class Registry(Generic[Spec]):
         return self
 
     def watch(self, tell: Callable[[Spec], None]) -> None:
-        """Call `tell` with every spec, at once with those that are there, and later with those that are added."""
+        """Call `tell` once with every spec: now with those that are there, and later with those that are added."""
+        if tell in self._watchers:
+            return
         for spec in self:
             tell(spec)
-        if tell not in self._watchers:
-            self._watchers.append(tell)
+        self._watchers.append(tell)
 
     def get(self, name: str) -> Spec:
         """Return the spec called `name`. Raises ConfigError with the nearest name if there is none."""

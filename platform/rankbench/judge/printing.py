@@ -42,6 +42,11 @@ def share(part: int, whole: int) -> str:
     return f"{part} ({percent(part / whole)})" if whole else ""
 
 
+def counted(n: int, one: str, many: str = "") -> str:
+    """Return a number with its noun, such as `3 fits`; `many` is a plural that does not end with s alone."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
 def setting_text(params: dict[str, object]) -> str:
     """Return parameters as `name=value` words."""
     return " ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items())

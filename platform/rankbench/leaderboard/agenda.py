@@ -37,13 +37,6 @@ MEASURED = (
 )  # fmt: skip
 
 
-def store_folder(environment: Environment, given: Path | None = None) -> Path:
-    """Return the folder of the store: as given; leaderboard/ in the folder of the experiment files if it is there, as in a
-    checkout; otherwise leaderboard/ in the results folder.
-    """
-    return given or environment.stored_beside("experiments", FOLDER)
-
-
 class Stores:
     """Where results are kept: in `public`, or in `private` if the dataset or the method is the user's own and `public` is a
     folder of a checkout, which git tracks.
@@ -51,7 +44,7 @@ class Stores:
 
     def __init__(self, environment: Environment, given: Path | None = None):
         """`given`: the folder for all results. Raises DataError naming file and line for what cannot be read."""
-        self.public = Leaderboard(store_folder(environment, given))
+        self.public = Leaderboard(environment.stored_beside_experiments(FOLDER, given))
         tracked = given is None and is_of_the_product(self.public.folder)
         self.private = Leaderboard(environment.results / FOLDER) if tracked else None
 

@@ -84,12 +84,11 @@ class Entrant:
 
 def entrants(metric: str) -> dict[str, Entrant]:
     """All entrants by name. `metric`, on the validation set, decides when a fit ends."""
-    pairs = {method.name: (method.name, "") for method in registered()}
+    methods = registered()
+    pairs = {method.name: (method.name, "") for method in methods}
     pairs |= {each.name: (each.paper_loss, each.name) for each in _encoders() if each.paper_loss}
     pairs |= {f"{encoder}-{loss}": (loss, encoder) for encoder in CROSSED if encoder in pairs for loss in LOSSES}
-    return {
-        name: _entrant(name, registered().get(method), encoder, metric) for name, (method, encoder) in sorted(pairs.items())
-    }
+    return {name: _entrant(name, methods.get(method), encoder, metric) for name, (method, encoder) in sorted(pairs.items())}
 
 
 def _encoders() -> list[Any]:

@@ -12,7 +12,7 @@ from rankbench.core.patterns import selected
 from rankbench.evaluation.metrics import metric_set, require_better_if_larger
 from rankbench.experiment.methods import families
 from rankbench.judge.declared import read_declared
-from rankbench.leaderboard.agenda import store_folder
+from rankbench.leaderboard.agenda import FOLDER
 from rankbench.leaderboard.board import DECLARED, Board, comparable
 from rankbench.leaderboard.collection import collection, sources
 from rankbench.leaderboard.foreign import Foreign
@@ -32,7 +32,7 @@ def board(options: ShowOptions, environment: Environment, skipped: list[str] | N
     """
     rope = options.rope
     require(rope is None or 0 < rope < 1, f"--rope: {rope} is not between 0 and 1")
-    results = Leaderboard(store_folder(environment, options.store), skipped=skipped)
+    results = Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)
     entries, foreign = [*results.all(Result)], [*results.all(Foreign)]
     of = sources(environment)
     return boards(options, entries, results.folder, of, options.budget, options.metric, options.threads, foreign)[0]
@@ -52,7 +52,7 @@ def site(
     """
     one_page = to.suffix == ".md"
     require_writable(to.parent if one_page else to)
-    results = Leaderboard(store_folder(environment, options.store), skipped=skipped)
+    results = Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)
     foreign, of_dataset = [*results.all(Foreign)], sources(environment)
     found = boards(options, [*results.all(Result)], results.folder, of_dataset, threads=options.threads, foreign=foreign)
     of = _families_of([each for board in found for each in board.entries])

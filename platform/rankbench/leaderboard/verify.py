@@ -20,7 +20,7 @@ from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.fit import Progress
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
-from rankbench.leaderboard.agenda import rules_of, store_folder
+from rankbench.leaderboard.agenda import FOLDER, rules_of
 from rankbench.leaderboard.board import current
 from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import VerifyOptions
@@ -92,7 +92,7 @@ def verify(
 
     Raises ConfigError for names of no entry, and if the data or the parameters of a method are others now.
     """
-    entries = chosen(options, Leaderboard(store_folder(environment, options.store), skipped=skipped))
+    entries = chosen(options, Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped))
     for each in entries:
         require_threads(each.threads, f"{_name(each)}: threads")
     found = []

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from filelock import FileLock
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from rankbench.core.config import adapter
 from rankbench.core.errors import DataError, printable, shortened
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_text
 from rankbench.ledger.line import Line
@@ -98,7 +98,7 @@ class JsonLines(Generic[T]):
                 line.decode("utf-8"), object_pairs_hook=_once, parse_constant=_number, parse_float=_number, parse_int=_number
             )
             json.dumps(content, ensure_ascii=False).encode()  # fails for half of a pair of surrogates, as any page would
-            value = _adapter(cast(Any, self.kind)).validate_json(line, strict=True)  # true is no number
+            value = adapter(self.kind).validate_json(line, strict=True)  # true is no number
         except UnicodeError:
             raise _WrongLine("is not UTF-8") from None
         except ValidationError as error:
@@ -119,11 +119,6 @@ def one_line(value: Line) -> str:
 
 class _WrongLine(Exception):
     """What is wrong with a line."""
-
-
-@cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -72,9 +72,8 @@ class _Layer(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         x, W, A, H, t, s, y, y_slope, logs, slopes = ctx.arrays
         K, side, stride = t.shape[1], ctx.edges.tails, H.shape[1]
-        some, _, g = some_rows(chunked(grad, K))
-        heads, place = ctx.nodes[some], np.full(len(H), -1, np.int32)
-        place[heads] = np.arange(len(some), dtype=np.int32)
+        some, place, g = some_rows(ctx.nodes, len(H), chunked(grad, K))
+        heads = ctx.nodes[some]
         d_ts, of_heads = np.zeros((len(H), 2 * K), H.dtype), np.empty((len(some), 3 * K), H.dtype)
         in_parallel(_of_heads, len(some), g.size, some, heads, g, y, y_slope, t, logs, slopes, of_heads, d_ts)
         dH, dx, flat = np.empty_like(H), np.empty_like(x), g.reshape(-1)

@@ -69,10 +69,8 @@ class _Layers(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor):
         shared, nodes, layers = ctx.shared, ctx.nodes, ctx.layers
-        at, _, given = some_rows(grad.contiguous().numpy())
+        at, place, given = some_rows(nodes, shared.graph.n_nodes, grad.contiguous().numpy())
         graph, some, slopes = shared.graph, nodes[at], []
-        place = np.full(graph.n_nodes, -1, np.int32)  # of the nodes whose scores have a gradient
-        place[some] = np.arange(len(some), dtype=np.int32)
         later: _Later = (layers[0].out[:0], layers[0].out[:0], place)
         for number in reversed(range(1, len(layers))):
             last = number == len(layers) - 1

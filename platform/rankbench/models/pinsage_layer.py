@@ -68,9 +68,8 @@ class _Layer(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         x, Q, W1, W2, M, n, out, length = ctx.arrays
-        some, _, g = some_rows(grad.contiguous().numpy())
-        nodes, place = ctx.nodes[some], np.full(len(x), -1, np.int32)
-        place[nodes] = np.arange(len(some), dtype=np.int32)
+        some, place, g = some_rows(ctx.nodes, len(x), grad.contiguous().numpy())
+        nodes = ctx.nodes[some]
         dx, dn = np.zeros_like(x), np.empty((len(some), n.shape[1]), x.dtype)
 
         def begin_back(begin: int, end: int) -> tuple[np.ndarray, ...]:

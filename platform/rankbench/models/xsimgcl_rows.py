@@ -73,10 +73,8 @@ class _Layers(torch.autograd.Function):
     def backward(ctx, *grads: Tensor | None):
         graph, nodes, scale, n_layers, contrast = ctx.given
         given = [each.contiguous().numpy() for each in grads if each is not None]
-        at, _, *rows = some_rows(*given)
+        at, place, *rows = some_rows(nodes, graph.n_nodes, *given)
         some = nodes[at]
-        place = np.full(graph.n_nodes, -1, np.int32)
-        place[some] = np.arange(len(some), dtype=np.int32)
         nothing = np.zeros_like(rows[0])
         of_mean = rows.pop(0) * scale.dtype.type(1 / n_layers) if grads[0] is not None else nothing
         of_layer = rows.pop(0) if grads[1] is not None else nothing

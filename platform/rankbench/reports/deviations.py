@@ -118,11 +118,6 @@ def left_out(rows: Iterable[NotRun]) -> list[str]:
     return [f"not run: {'; '.join(names)}: {why}" for why, names in by_reason.items()]
 
 
-def changes(words: Sequence[str]) -> list[str]:
-    """Return what a command changed in the experiment file."""
-    return [f"changed from the experiment file: {' '.join(words)}"] if words else []
-
-
 def _seeds(measured: Sequence[ReportRow]) -> str:
     seeds = dict.fromkeys(seed for row in measured for seed in row.seeds)
     splits = dict.fromkeys(seed for row in measured for seed in row.split_seeds)

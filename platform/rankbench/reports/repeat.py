@@ -10,7 +10,7 @@ from typing import Any
 
 from rankbench.core.config import scalar
 from rankbench.evaluation.metrics import metric_set
-from rankbench.schema.datasets import Entry
+from rankbench.schema.datasets import flatten
 from rankbench.schema.stored_sweep import SweepFile
 from rankbench.tracking.record import RunRecord
 
@@ -21,7 +21,7 @@ def row_command(about: SweepFile, record: RunRecord, searched: RunRecord | None,
     `searched` is the run of the search whose setting was chosen, if there was a search; `columns` are the metrics of the table.
     """
     experiment = about.experiment
-    entry = next((each for each in experiment.datasets if _name(each) == record.dataset.name), record.dataset.name)
+    entry = experiment.entry_of(record.dataset.name)
     # `rankbench run` fits on the part that the split prescribes, and reads the card of a stand-in from no file.
     if experiment.final.fit_on != "auto" or (isinstance(entry, dict) and "card" in entry):
         return ""
@@ -32,7 +32,7 @@ def row_command(about: SweepFile, record: RunRecord, searched: RunRecord | None,
     changed = {name for name, value in searched.params.items() if record.params.get(name) != value} if searched else set()
     words += [_word(name, value) for name, value in record.params.items() if name in stated | changed]
     if isinstance(entry, dict):
-        words += [_word(f"data.{path}", value) for path, value in _leaves(entry) if path not in ("name", "file")]
+        words += [_word(f"data.{path}", value) for path, value in flatten(entry).items() if path not in ("name", "file")]
     if experiment.final.split_seeds is not None:
         words = [word for word in words if not word.startswith("data.split.seed=")]
         words.append(f"data.split.seed={record.dataset.split_seed}")
@@ -56,19 +56,7 @@ def _plugins(about: SweepFile) -> list[str]:
     return given + [str(folder / name) if name.endswith(".py") else name for name in about.experiment.plugins]
 
 
-def _name(entry: Entry) -> str:
-    return entry if isinstance(entry, str) else str(entry["name"])
-
-
 def _word(name: str, value: Any) -> str:
     """Return `name=value` such that the command reads the same value."""
     plain = value if isinstance(value, str) else json.dumps(value)
     return f"{name}={plain if scalar(plain) == value else json.dumps(value)}"
-
-
-def _leaves(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Return the dotted path and value of each entry of nested mappings."""
-    leaves = []
-    for key, value in tree.items():
-        leaves += _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
-    return leaves

@@ -12,7 +12,7 @@ from rankbench.core.markdown import without_tags
 from rankbench.judge.printing import MANY, setting_text
 from rankbench.reports.budget import spent
 from rankbench.reports.conclusions import at_the_end, conclude, deciding_metric, ends_sentence, untuned
-from rankbench.reports.deviations import changes, data_deviations, interval_notes, left_out, run_deviations, stand_ins
+from rankbench.reports.deviations import data_deviations, interval_notes, left_out, run_deviations, stand_ins
 from rankbench.reports.figure import Figure, styles
 from rankbench.reports.figures import convergence_figure, differences_figure, final_figure, pareto_figure, search_figure
 from rankbench.reports.page import Page
@@ -87,7 +87,9 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
     notes += interval_notes(finals, wanted)
     # The page has a section for deviations; a plain table shows them among the notes.
     unavailable = [f"{name} is not available: {why.reason}" for name, why in not_available.items()]
-    deviations = [*unavailable, *data_deviations(finals, deciding), *left_out(experiment.not_run), *changes(about.changes)]
+    deviations = [*unavailable, *data_deviations(finals, deciding), *left_out(experiment.not_run)]
+    if about.changes:
+        deviations.append(f"changed from the experiment file: {' '.join(about.changes)}")
     notes += deviations
     notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
     notes += _stopped(records)

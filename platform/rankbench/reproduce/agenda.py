@@ -55,12 +55,11 @@ def _silent(line: str) -> None:
 @dataclass(frozen=True)
 class Agenda:
     """What a call is about: the selected `tables` and `studies`, the `rows` whose data are here, why other datasets are
-    `not_available`, and the `tasks` that are left, in their order. `all_tables` are those of all papers, and `metrics` what is
-    measured on each dataset. `adopted`: the number of finished runs of this machine that were taken into the evidence.
+    `not_available`, and the `tasks` that are left, in their order. `metrics` is what is measured on each dataset. `adopted`:
+    the number of finished runs of this machine that were taken into the evidence.
     """
 
     options: ReproduceOptions
-    all_tables: tuple[PaperTable, ...]
     tables: tuple[PaperTable, ...]
     studies: tuple[tuple[Simulation, str], ...]
     rows: tuple[PaperRow, ...]
@@ -117,16 +116,9 @@ def table_words(environment: Environment) -> list[str]:
     return [*dict.fromkeys(name.split("/")[0] for name in names), *names]
 
 
-def evidence_folder(environment: Environment, given: Path | None = None) -> Path:
-    """Return the folder of the store: as given; evidence/ in the folder of the experiment files if it is there, as in a
-    checkout; otherwise evidence/ in the results folder.
-    """
-    return given or environment.stored_beside("experiments", EVIDENCE)
-
-
 def stored_evidence(options: StoreOptions, environment: Environment, skipped: list[str] | None) -> Evidence:
     """Return the evidence to read. With `skipped`, lines that cannot be read are described there and left out."""
-    return Evidence(evidence_folder(environment, options.store), read_only=True, skipped=skipped)
+    return Evidence(environment.stored_beside_experiments(EVIDENCE, options.store), read_only=True, skipped=skipped)
 
 
 def agenda(options: ReproduceOptions, environment: Environment, read_only: bool = False, told: Told = _silent) -> Agenda:
@@ -152,7 +144,7 @@ def agenda(options: ReproduceOptions, environment: Environment, read_only: bool 
     _require_known(options.stages, STAGES, "--stages: no stage is called")
     rows_known = [*(arm.label for table in selected for arm in table.spec.arms), *(each.study for each in simulations)]
     _require_known(options.rows, rows_known, "--rows: no selected table has a row")
-    evidence = Evidence(evidence_folder(environment, options.store), read_only)
+    evidence = Evidence(environment.stored_beside_experiments(EVIDENCE, options.store), read_only)
     wanted = {name: card for name, card in cards.items() if not options.datasets or name in options.datasets}
     problems = _prepare(wanted, environment, read_only)
     available = [name for name in wanted if name not in problems]
@@ -169,7 +161,7 @@ def agenda(options: ReproduceOptions, environment: Environment, read_only: bool 
         check_neighbours(selected, available, evidence, environment)
     metrics = {name: metrics_for(name, every) for name in available}
     studies = tuple((each, name) for each in simulations for name in each.datasets if name in available)
-    plan = Agenda(options, every, selected, studies, rows, metrics, evidence, problems, adopted)
+    plan = Agenda(options, selected, studies, rows, metrics, evidence, problems, adopted)
     return replace(plan, tasks=plan.tasks_left(environment, None if options.address else available_cpus()))
 
 

@@ -14,6 +14,7 @@ from rankbench.judge.printing import difference, interval, listed, number, p_tex
 from rankbench.reports.deviations import differing_params
 from rankbench.reports.page import Block, Grid, Items, Page, Section, Text
 from rankbench.reports.site import Site, page_kind
+from rankbench.reproduce.agenda import all_names
 from rankbench.reproduce.agreement import Count, agreements, measurements
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.counts import MEANING as CAUSES
@@ -106,7 +107,7 @@ class Paper:
 
 def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> list[Path]:
     """Write a page and a figure per paper that has evidence, and README.md, the index. Returns the paths."""
-    names = _names(tables)
+    names = all_names(tables)
     site, papers = Site(folder, ("md",)), []
     for name in dict.fromkeys(table.paper for table in tables):
         own = tuple(table for table in tables if table.paper == name)
@@ -116,10 +117,6 @@ def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, 
         site.add("paper", name, papers[-1], evidence)
     site.add("papers", "README", papers, evidence, environment)
     return site.files
-
-
-def _names(tables: Sequence[PaperTable]) -> set[str]:
-    return {*(table.name for table in tables), *(each.table for each in SIMULATIONS)}
 
 
 @page_kind("papers")
@@ -153,7 +150,7 @@ def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment
 
 def _files(tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> Iterator[Section]:
     """Yield the files that a user must bring, if data are missing."""
-    if missing := missing_data(tables, _names(tables), evidence, environment):
+    if missing := missing_data(tables, all_names(tables), evidence, environment):
         yield Section("Cells without data", (files_to_bring(missing, environment), Text(BRING)))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import fmean
-from typing import Literal
+from typing import Literal, get_args
 
 from rankbench.core.environment import Environment
 from rankbench.data.cards import Card
@@ -31,19 +31,10 @@ from rankbench.sweeps.store import CHECKPOINTS
 from rankbench.sweeps.units import Unit, units
 
 Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again"]
-STAGES: tuple[Stage, ...] = ("printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again")
+STAGES: tuple[Stage, ...] = get_args(Stage)
 UNKNOWN = Size(1, 1, 1, 1.0, 1)
 # Printed and chosen settings measure a row alike, so the cheaper fit comes first.
-TURN: dict[Stage, int] = {
-    "printed": 0,
-    "chosen": 0,
-    "as published": 1,
-    "study": 2,
-    "search": 3,
-    "seeds": 4,
-    "search on test": 5,
-    "again": 6,
-}
+TURN = {stage: max(number - 1, 0) for number, stage in enumerate(STAGES)}
 
 
 @dataclass(frozen=True)

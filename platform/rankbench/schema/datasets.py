@@ -94,7 +94,7 @@ def card_of(entry: Entry, environment: Environment, source: str) -> Card:
     """Return the card of an entry. Raises ConfigError as `load_card` does, starting with `source`."""
     if isinstance(entry, str):
         return _loaded(entry, environment, {}, source)
-    changes = _flatten({key: value for key, value in entry.items() if key not in ("name", "file", "card")})
+    changes = flatten({key: value for key, value in entry.items() if key not in ("name", "file", "card")})
     if "card" in entry:  # given in full, without a file
         return validate(Card, override(entry["card"], changes), f"{source}.card")
     name: str = entry["name"]
@@ -116,9 +116,10 @@ def _loaded(name: str, environment: Environment, changes: dict[str, Any], source
         raise ConfigError(f"{source}: {error}") from None
 
 
-def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by their dotted paths."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         path = f"{prefix}{key}"
-        flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
+        flat |= flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat

@@ -285,6 +285,10 @@ class ExperimentSpec(Strict):
     def dataset_names(self) -> tuple[str, ...]:
         return tuple(entry if isinstance(entry, str) else entry["name"] for entry in self.datasets)
 
+    def entry_of(self, dataset: str) -> Entry:
+        """Return the entry of a dataset; its name if there is none."""
+        return dict(zip(self.dataset_names, self.datasets, strict=True)).get(dataset, dataset)
+
     @property
     def report_metrics(self) -> tuple[str, ...]:
         """The columns of the table: the metrics its papers report, else the metric of the search, and recall at its cutoff."""

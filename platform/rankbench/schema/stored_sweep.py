@@ -86,16 +86,13 @@ class ChosenRow(_File):
 
 
 class ChosenFile(_File):
-    """chosen.json: the chosen setting of each dataset and arm, and its final runs. `used`: the share of the processors' time
-    that the trials of each stage held, from the first start to the last end.
-    """
+    """chosen.json: the chosen setting of each dataset and arm, and its final runs."""
 
     metric: str = ""
     on: str = "valid"
     rows: tuple[ChosenRow, ...]
     failed: tuple[str, ...] = ()
     finished_at: str
-    used: dict[str, float] = {}
 
 
 class PooledMean(_File):

@@ -61,21 +61,10 @@ class PlanRow:
         self.seconds_in_all += times * unit.cost * settings / len(unit.job.configs)
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "dataset": self.dataset,
-            "model": self.model,
-            "stage": self.stage,
-            "state": self.state,
-            "settings": self.settings,
-            "fits": self.fits,
-            "shared_with": [*self.shared_with],
-            "nodes": self.nodes,
-            "cpus": self.cpus,
-            "workers": self.workers,
-            "memory_gb": round(self.memory_bytes / 1e9, 2),
-            "seconds_a_fit": round(self.seconds_a_fit, 1),
-            "seconds_in_all": round(self.seconds_in_all, 1),
-        }
+        about = vars(self) | {"shared_with": [*self.shared_with], "memory_gb": round(self.memory_bytes / 1e9, 2)}
+        about |= {name: round(about[name], 1) for name in ("seconds_a_fit", "seconds_in_all")}
+        del about["memory_bytes"]
+        return about
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from rankbench.evaluation.metrics import MetricSet, metric_set, require_better_i
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
 from rankbench.experiment.methods import method
+from rankbench.judge.printing import counted
 from rankbench.schema.datasets import Entry, card_of, with_split_seed
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.space import DRAWS, MOST, kinds
@@ -233,10 +234,7 @@ def _require_few_finals(spec: ExperimentSpec, source: str) -> None:
 
 
 def _require_bounded(stage: str, factors: dict[str, int], source: str) -> None:
-    n, words = (
-        math.prod(factors.values()),
-        " x ".join(f"{number:,} {name}{'s' * (number != 1)}" for name, number in factors.items()),
-    )
+    n, words = math.prod(factors.values()), " x ".join(counted(number, name) for name, number in factors.items())
     require(n <= MOST, f"{source}: {stage}: {n:,} fits ({words}), where a stage has at most {MOST:,}; use fewer of them")
 
 

@@ -27,7 +27,6 @@ from rankbench.sweeps.trials.limits import OVERDUE
 from rankbench.sweeps.trials.trainable import SPILL
 from rankbench.sweeps.trials.tuner import run_group
 from rankbench.sweeps.units import AdaptiveSearch, Unit
-from rankbench.sweeps.usage import Usage
 from rankbench.sweeps.width import widths
 from rankbench.tracking.record import RunRecord, find_record
 
@@ -48,7 +47,6 @@ def run_units(
     searches: Sequence[AdaptiveSearch] = (),
     earlier: Earlier | None = None,
     warn: Callable[[str], None] = lambda line: None,
-    usage: Usage | None = None,
     running: Running | None = None,
     in_order: bool = False,
     may_begin: Callable[[Unit], bool] = lambda unit: True,
@@ -57,9 +55,9 @@ def run_units(
 
     Records are written to `store` as trials finish, and `on_done` is called for each unit. A setting is not run again if it
     has a finished record there or in an `earlier` sweep, or if its search stopped it. `warn` is called if trials wait for long
-    or get several nodes, `usage` counts the time of the processors, and `running` knows how far the fits are. Large units
-    start first, so that all end at about the same time; `in_order`: the units start in their order, for a caller who may end
-    before all are done. `may_begin` is asked of a unit when its turn comes; if it says no, the unit is left out.
+    or get several nodes, and `running` knows how far the fits are. Large units start first, so that all end at about the same
+    time; `in_order`: the units start in their order, for a caller who may end before all are done. `may_begin` is asked of a
+    unit when its turn comes; if it says no, the unit is left out.
     Raises StorageError if a unit needs more memory than any machine has, ConfigError if no machine has the rest.
     """
     make_folder(store.folder)  # which every node must see
@@ -104,14 +102,12 @@ def run_units(
         concurrent = min(capacity(each.draft.needs, machines), limit or sys.maxsize)
         # The only arm that searches leaves processors idle while it waits for a slow trial, unless its lag is larger.
         search.open([each], lag=concurrent if len(searches) > 1 else 2 * concurrent - 1)
-    usage = usage or Usage()
-    usage.offer(machines)
     group_searches = searches
     for number in range(1, ROUNDS + 1):
         if not to_run and not group_searches:
             break
         group = Group(to_run, group_searches, search, Dispatch(machines, limit), in_order)
-        lost = run_group(group, environment, session, ended, warn, usage, running, number < ATTEMPTS, begins)
+        lost = run_group(group, environment, session, ended, warn, running, number < ATTEMPTS, begins)
         to_run, group_searches = [], []
         for end in lost:
             unit = end.unit

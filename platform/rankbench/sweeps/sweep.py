@@ -40,7 +40,6 @@ from rankbench.sweeps.reuse import Earlier, other_plugins
 from rankbench.sweeps.search.extend_range import STEPS, ends_of, settings_beyond
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import AdaptiveSearch, Unit, part_of_refit, units
-from rankbench.sweeps.usage import Usage
 from rankbench.tracking.record import RunRecord, read_record, read_records
 
 
@@ -205,16 +204,12 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
                     progress.add(finished, unit.cost, metric, cached)
                     listener.done(unit, finished)
 
-                usage = Usage()
-                finished = run_units(
+                return run_units(
                     fixed, environment, store, cluster, spec.resources, done, spec.search, adaptive, earlier,
-                    listener.warn, usage, progress.running,
+                    listener.warn, progress.running,
                 )  # fmt: skip
-                if usage.share is not None:
-                    used[name] = round(usage.share, 3)
-                return finished
 
-            records, used = store.records, dict[str, float]()
+            records = store.records
             search = run_stage("search", planned.search, planned.adaptive)
             require_one_dataset(search)
             best = choose(search, spec)
@@ -267,7 +262,7 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
             for dataset, arm in dict.fromkeys([*best, *final])
         )
         by, failed_ids = spec.search.choose, tuple(record.id for record in failed)
-        content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, used=used, finished_at=_now())
+        content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, finished_at=_now())
         store.write("chosen.json", content.content())
         heartbeat.progress = None
         listener.finished(folder)

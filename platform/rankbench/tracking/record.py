@@ -8,17 +8,16 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as with_values
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict
 
 from rankbench.core.code import fingerprint_with
-from rankbench.core.config import read_json
+from rankbench.core.config import adapter, read_json
 from rankbench.core.errors import DataError, first_line
 from rankbench.core.files import Fence, atomic_folder
 from rankbench.tracking.foreign_lists import ForeignLists
@@ -233,7 +232,7 @@ def _write_content(folder: Path, record: RunRecord) -> None:
 def read_record(folder: Path) -> RunRecord:
     """Return the record in `folder`. Raises DataError if there is none or it has another format."""
     path = folder / "record.json"
-    record = read_json(path, _schema(), "a run record")
+    record = read_json(path, adapter(RunRecord), "a run record")
     if record.finished and not record.dataset.fingerprint:
         raise DataError(f"{path}: not a run record (dataset.fingerprint: missing)")
     return record
@@ -241,12 +240,7 @@ def read_record(folder: Path) -> RunRecord:
 
 def record_of(content: dict[str, Any]) -> RunRecord:
     """Return the record that `record_content` wrote, of a fit that may not have ended. Raises ValidationError."""
-    return _schema().validate_python(content)
-
-
-@cache
-def _schema() -> TypeAdapter[RunRecord]:
-    return TypeAdapter(RunRecord)
+    return adapter(RunRecord).validate_python(content)
 
 
 def find_record(folder: Path) -> RunRecord | None:

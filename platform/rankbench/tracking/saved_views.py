@@ -51,14 +51,9 @@ class View:
         sections, charts = [], []
         for number, (title, members) in enumerate(self.sections):
             uuid = f"{self.id}-{number}"
-            about = {
-                "isReordered": False,
-                "deleted": False,
-                "isGenerated": False,
-                "columns": 2 if len(members) in (1, 2, 4) else 3,
-            }
             wide = 2 if len(members) in (1, 2, 4) else 3
-            sections.append({"uuid": uuid, "name": title, "display": bool(members), "columns": wide} | about)
+            about = {"uuid": uuid, "name": title, "display": bool(members), "columns": wide}
+            sections.append(about | {"isReordered": False, "deleted": False, "isGenerated": False})
             for position, chart in enumerate(members):
                 own = {"uuid": f"{uuid}-{position}", "metricSectionId": uuid, "deleted": False, "isGenerated": False}
                 charts.append(own | chart)

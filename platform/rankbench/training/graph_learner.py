@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankbench.core.errors import ConfigError
 from rankbench.kernels.graph_rows import adam_rows, chosen_rows, few_gradients, first_rows, next_gradients, next_rows
 from rankbench.kernels.neighbours import Precision, empty_table
 from rankbench.kernels.parallel import even_blocks, over
@@ -124,8 +123,6 @@ class GraphLearner:
         return found
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        if "steps" in arrays:
-            raise ConfigError("the checkpoint of an earlier version cannot be continued; without --resume the fit restarts")
         for number, moments in enumerate(self.moments):
             for name, moment in zip(("exp_avg", "exp_avg_sq"), moments, strict=True):
                 moment[:] = arrays.get(f"{number}.{name}", 0)

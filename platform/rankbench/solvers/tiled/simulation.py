@@ -33,7 +33,6 @@ class Prediction:
     most that a node `held`; number of tasks, and rows of a tile.
     """
 
-    hardware: Hardware
     n: int
     tile: int
     seconds: float
@@ -78,4 +77,4 @@ def simulate(
     invert_on(flow, slots, PaperGram(pairs, data), progress)
     arithmetic = pool.flops / (hardware.nodes * hardware.cores * hardware.rate * hardware.speed)
     held = max(node.peak for node in pool.nodes)
-    return Prediction(hardware, n, grid.tile, pool.now, arithmetic, pool.sent, held, flow.n_tasks)
+    return Prediction(n, grid.tile, pool.now, arithmetic, pool.sent, held, flow.n_tasks)

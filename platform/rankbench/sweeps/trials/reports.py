@@ -43,5 +43,4 @@ class Reports(Unsaved, tune.Callback):
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self.running.leave(trial.trial_id)
 
-    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        self.running.leave(trial.trial_id)
+    on_trial_error = on_trial_complete

@@ -30,7 +30,6 @@ from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.trials.waiting import Waiting
 from rankbench.sweeps.units import Unit
-from rankbench.sweeps.usage import Usage
 
 skip_usage_statistics()
 
@@ -41,7 +40,6 @@ def run_group(
     session: Session,
     on_done: OnDone,
     warn: Callable[[str], None],
-    usage: Usage,
     running: Running,
     again: bool,
     begins: Callable[[Unit], bool],
@@ -93,7 +91,7 @@ def run_group(
                     Waiting(lambda trial: group.needs(group.unit_of(trial)), warn, session.local),
                     Reports(group.unit_of, running),
                     Silence(running, warn),
-                    Nodes(group, usage, look=not session.local),
+                    Nodes(group, look=not session.local),
                 ],
                 # Tune's own retry waits forever for the worker that it kept for reuse; run_units retries instead.
                 failure_config=tune.FailureConfig(max_failures=0),
