@@ -3,8 +3,11 @@
 import logging
 import os
 import secrets
+import urllib.request
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 # Numba reads it once, when it is imported. Tests compare results of three threads, however few processors there are.
 os.environ.setdefault("NUMBA_NUM_THREADS", str(max(3, os.cpu_count() or 1)))
@@ -59,7 +62,11 @@ def s3_server():
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
+    address = "http://{}:{}".format(*server.get_host_and_port())
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(address, timeout=300) as answer:  # the first request imports the server's store
+        answer.read()
+    yield address
     server.stop()
 
 
@@ -95,3 +102,24 @@ def mirror_environment(environment: Environment) -> Environment:
     if not folder:
         pytest.skip("RANKBENCH_MIRROR is not set: the real datasets are not on this machine")
     return replace(environment, mirror=Path(folder))
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """The units of a sweep are fitted in this process, one after another, without Ray; nothing is sent to MLflow."""
+    from rankbench.experiment.run import run
+
+    def run_units(units, environment, store, session, resources, on_done, *rest):
+        records = []
+        for unit in units:
+            writer, outcomes = store.trial(unit.run_id, unit.ids), run(unit.job, environment)
+            for outcome in outcomes:
+                writer.write(outcome.record, outcome.per_user)
+            found = [outcome.record for outcome in outcomes]
+            on_done(unit, found, False)
+            records += found
+        return records
+
+    monkeypatch.setattr("rankbench.tracking.mlflow_sink.MlflowSink.open", lambda sink: True)
+    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", run_units)
+    monkeypatch.setattr("rankbench.cluster.session.session", lambda *_, **__: nullcontext(SimpleNamespace(cpus=2)))

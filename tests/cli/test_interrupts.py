@@ -16,11 +16,15 @@ LONG = "data.source.generator.users=3000"
 SWEEP = ["sweep", "--datasets", "synthetic", "--methods", "bpr", "epochs=100000", "patience=0", "--search", "none", "--yes"]
 
 
+# Checkpoints come early, so that nobody has to wait for one.
+SOON = "from rankbench.training import methods; methods.SAVE_EVERY = 0.3; from rankbench.cli import main; main()"
+
+
 class Command:
     """A command in a process of its own, whose stderr is read as it comes."""
 
     def __init__(self, *words):
-        command = [sys.executable, "-m", "rankbench", *words]
+        command = [sys.executable, "-c", SOON, *words]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
         self.output = b""
 

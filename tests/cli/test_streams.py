@@ -9,14 +9,16 @@ import pytest
 # Each case in a process of its own that has the imports already: words, where stdout and stderr go, and what is unbuffered.
 DRIVER = """
 import json, os, sys
-import rankbench.cli, rankbench.training.methods
+import rankbench.cli
+from rankbench.experiment.methods import registered
+registered()
 results = []
 for words, out, error, unbuffered in json.loads(sys.argv[1]):
     reader, writer = os.pipe()
+    os.close(reader)  # so that nobody reads the pipe
     said, says = os.pipe()
     full = os.open("/dev/full", os.O_WRONLY)
     if (child := os.fork()) == 0:
-        os.close(reader)  # so that nobody reads the pipe
         os.dup2({"full": full, "gone": writer, "none": os.open(os.devnull, os.O_WRONLY)}[out], 1)
         os.dup2({"full": full, "kept": says}[error], 2)
         sys.stdout.reconfigure(write_through=unbuffered)
@@ -24,7 +26,6 @@ for words, out, error, unbuffered in json.loads(sys.argv[1]):
         rankbench.cli.main()
     for each in (writer, says, full):
         os.close(each)
-    os.close(reader)
     text = open(said).read()
     results.append([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text])
 print(json.dumps(results))

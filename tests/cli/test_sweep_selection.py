@@ -128,7 +128,7 @@ def test_grace_beyond_the_epochs_is_said(capsys):
     )
 
 
-def interact(words, answer, until, limit=60):
+def interact(words, answer, until, limit=300):
     """Run the command on a terminal, type `answer` once it asks, and return its output and exit code."""
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "rankbench", *words]

@@ -91,7 +91,12 @@ class Cluster:
         self._send(signal.SIGCONT, frozen)
 
     def kill_worker(self, node: int) -> None:
-        self._send(signal.SIGKILL, self.busy(node))
+        """The process of a block. Waits for one, because between two blocks there is none."""
+        busy, until = self.busy(node), time.monotonic() + 60
+        while not busy:
+            assert time.monotonic() < until, "no worker of the node runs a task"
+            busy = self.busy(node)
+        self._send(signal.SIGKILL, busy)
 
     @staticmethod
     def _send(number: int, processes: list[psutil.Process]) -> None:

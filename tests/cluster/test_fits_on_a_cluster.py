@@ -119,7 +119,6 @@ def scenario(text, folder):
     return said
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.fault("F1", "F2")
 def test_a_cluster_that_loses_workers_and_nodes_gives_the_bits_of_one_process(tmp_path, figure):
     said = scenario(

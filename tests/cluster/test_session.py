@@ -40,6 +40,12 @@ from pathlib import Path
 from rankbench.cluster.session import session
 from rankbench.core import plugins
 
+def asked(question, *words):
+    try:
+        return question(*words)
+    except psutil.Error:  # the process has ended meanwhile
+        return []
+
 def loaded(factor):
     path = Path(sys.argv[1]) / "mine.py"
     path.write_text(sys.argv[2].replace("FACTOR", str(factor)))
@@ -69,13 +75,13 @@ for _ in range(2):
     with session(cpus=1) as offer:
         import ray
         below = psutil.Process().children(recursive=True)
-        listening = [c for child in below for c in child.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        listening = [c for child in below for c in asked(child.net_connections, "inet") if c.status == psutil.CONN_LISTEN]
         token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
         found.append({
             "offer": [offer.local, offer.cpus, offer.memory_bytes > 1 << 30],
             "answer": ray.get(ray.remote(lambda: 6 * 7).remote(), timeout=60),
             "addresses": sorted({c.laddr.ip for c in listening}),
-            "monitors": sum("monitor.py" in " ".join(child.cmdline()) for child in below),
+            "monitors": sum("monitor.py" in " ".join(asked(child.cmdline)) for child in below),
             "token_mode": stat.S_IMODE(token.stat().st_mode),
             "folder_mode": stat.S_IMODE(token.parent.stat().st_mode),
             "ray_inside": Path(ray._private.worker._global_node.get_session_dir_path()).is_relative_to(token.parent),

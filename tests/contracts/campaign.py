@@ -303,7 +303,7 @@ def campaign(
             while todo:
                 number = todo.pop()
                 here.send(number)
-                if not here.poll(deadline):
+                if not (deadline and here.poll(deadline)):
                     told(f"{_name(number, case(number))}: no end within {deadline:.0f} s")
                     break
                 results[number] = result = here.recv()

@@ -2,8 +2,7 @@
 
 import os
 import shlex
-import subprocess
-import sys
+from functools import cache
 
 import pytest
 import typer
@@ -46,9 +45,14 @@ def commands_of(path):
             yield shlex.split(span)[1:], True
 
 
+@cache
+def every_command():
+    return typer.main.get_command(cli.app)
+
+
 def parse(words):
     """The names and arguments of a command, by the parser of the command line; nothing is run."""
-    command, context, names = typer.main.get_command(cli.app), None, []
+    command, context, names = every_command(), None, []
     while True:
         context = command.make_context(names[-1] if names else "rankbench", list(words), parent=context)
         if not hasattr(command, "resolve_command"):
@@ -135,7 +139,7 @@ def folders(tmp_path_factory):
 
 
 @EVERY_PYTHON
-def test_python_compiles_and_runs_where_it_is_on_built_in_data(path, block: Block, folders, tmp_path, monkeypatch):
+def test_python_compiles_and_runs_where_it_is_on_built_in_data(path, block: Block, folders, tmp_path, monkeypatch, at_once):
     program = compile(block.text, f"{name(path)}:{block.line}", "exec")
     if '"synthetic"' not in block.text:
         return
@@ -144,10 +148,7 @@ def test_python_compiles_and_runs_where_it_is_on_built_in_data(path, block: Bloc
     for variable, value in folders.items():
         monkeypatch.setenv(variable, value)
     monkeypatch.chdir(tmp_path)
-    if "rb.sweep(" in block.text:  # Ray reads its settings once, so it starts in a process of its own
-        subprocess.run([sys.executable, "-c", block.text], check=True, timeout=300)
-    else:
-        exec(program, {})
+    exec(program, {})
 
 
 def test_python_examples_are_run_at_all():

@@ -1,12 +1,12 @@
 """The plugins of the page on extending: each is checked, run and swept as the page says, from files outside the package."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from rankbench.cli import _main
+from rankbench.core import plugins
 
 from .pages import saved_files
 
@@ -16,24 +16,27 @@ FILES = saved_files(ROOT / "docs" / "extending.md")
 
 
 @pytest.fixture(scope="module")
-def rankbench(tmp_path_factory):
-    """rankbench(*words) → what the command prints as JSON, in a folder with the files of the page."""
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extended")
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
-    environment = {
-        "RANKBENCH_OFFLINE": "1",
-        "RANKBENCH_DATA": str(folder / "data"),
-        "RANKBENCH_RESULTS": str(folder / "results"),
-    }
+    return folder
+
+
+@pytest.fixture
+def rankbench(folder, monkeypatch, capsys):
+    """rankbench(*words) → what the command prints as JSON, in a folder with the files of the page."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
+    for name in ("data", "results"):
+        monkeypatch.setenv(f"RANKBENCH_{name.upper()}", str(folder / name))
 
     def rankbench(*words: str) -> dict:
-        command = [sys.executable, "-m", "rankbench", *words, "--json"]
-        done = subprocess.run(
-            command, env=os.environ | environment, cwd=folder, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == 0, done.stderr + done.stdout
-        return json.loads(done.stdout)
+        with plugins.separate():
+            code = _main([*words, "--json"])
+        printed = capsys.readouterr()
+        assert code == 0, printed.err + printed.out
+        return json.loads(printed.out)
 
     return rankbench
 

@@ -36,6 +36,8 @@ def test_a_tutorial_runs_from_its_first_cell_to_its_last(path, tmp_path, monkeyp
     monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "cache"))
     monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
     again = nbformat.read(path, as_version=4)
-    NotebookClient(again, timeout=500, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(
+        again, timeout=500, startup_timeout=300, iopub_timeout=300, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     for old, new in zip(code_cells(stored), code_cells(again), strict=True):
         assert kinds(old) == kinds(new), old.source

@@ -1,12 +1,10 @@
 """A closed form that does not fit into the memory it is given: the same ranking by tiles in a file, and nothing left of it."""
 
-import gc
-
 import psutil
 import pytest
 
 from rankbench.core.errors import ConfigError, NumericalError, StorageError
-from rankbench.core.memory import LATER, Spill, bytes_of
+from rankbench.core.memory import Spill, bytes_of
 from rankbench.data.cards import load_card
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
@@ -15,10 +13,11 @@ from rankbench.experiment.run import run as run_job
 MEGABYTE = 1_000_000
 
 
-def used() -> int:
-    """The bytes that this process has, without what earlier tests have left: its end would make room for a matrix in memory."""
-    gc.collect()
-    return psutil.Process().memory_info().rss
+class Given(Spill):
+    """`memory` is what may still be allocated, whatever this process has by now and gives back meanwhile."""
+
+    def left(self) -> int:
+        return self.memory
 
 
 @pytest.fixture
@@ -39,8 +38,7 @@ def jobs(environment):
 )  # 59 and 118 MB are needed
 def test_each_user_has_the_metrics_of_the_dense_path_and_the_file_is_gone(jobs, tmp_path, dtype, memory, users_that_may_differ):
     dense = jobs(None, dtype)
-    limit = used() + LATER + memory
-    tiled = jobs(Spill(tmp_path / "spill", limit), dtype)
+    tiled = jobs(Given(tmp_path / "spill", memory), dtype)
     assert [outcome.record.tiles for outcome in dense] == [None, None]
     assert all(outcome.record.tiles < 2955 and outcome.model is None for outcome in tiled)
     for one, other in zip(dense, tiled, strict=True):
@@ -59,8 +57,8 @@ def test_a_matrix_that_is_not_positive_definite_leaves_no_tiles(environment, tmp
     run_job(Job(card, (configure("ease", {"lam": 100}),)), environment, Execution())  # what it loads is no part of the limit
     job = Job(card, (configure("ease", {"lam": 1e-12}),))
     with pytest.raises(NumericalError, match="not positive definite"):
-        limit = used() + LATER + 85 * MEGABYTE  # 141 MB are needed
-        run_job(job, environment, Execution(spill=Spill(tmp_path / "spill", limit)))
+        # 141 MB are needed.
+        run_job(job, environment, Execution(spill=Given(tmp_path / "spill", 85 * MEGABYTE)))
     assert not list((tmp_path / "spill").iterdir())
 
 

@@ -125,19 +125,29 @@ def test_a_fit_that_goes_on_has_the_bits_of_one_that_was_not_broken_off(method, 
 RUN = ("run", "synthetic", "wrmf", "iterations=120", "embedding_dim=64", "--curve", "0", "--no-track", "--threads", "1")
 
 
+# However late the test looks, there is something left to do: after iteration 60 the process waits to be killed.
+STOPS = """
+import time
+from rankbench.fitting.checkpoints import Checkpoints
+save = Checkpoints.save
+Checkpoints.save = lambda self, state: (save(self, state), time.sleep(300 if state.number >= 60 else 0))
+from rankbench.cli import main; main()
+"""
+
+
 @pytest.mark.fault("F4")
 def test_a_killed_run_goes_on(tmp_path, figure):
     """SIGKILL at some iteration, then --resume: at most one iteration is lost, and the numbers are those of a whole run."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RANKBENCH_", "RAY_"))}
     environment |= {"RANKBENCH_DATA": str(tmp_path / "data")}
 
-    def start(results, *more):
+    def start(results, *more, program=("-m", "rankbench")):
         where = environment | {"RANKBENCH_RESULTS": str(tmp_path / results)}
-        words = [sys.executable, "-m", "rankbench", *RUN, "--json", *more]
+        words = [sys.executable, *program, *RUN, "--json", *more]
         return subprocess.Popen(words, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     whole, _ = start("whole").communicate(timeout=200)
-    broken = start("broken")
+    broken = start("broken", program=("-c", STOPS))
     folder = tmp_path / "broken" / "checkpoints"
     while not list(folder.glob("*/0000[2-9]*")):
         assert broken.poll() is None, broken.stderr.read()

@@ -3,13 +3,14 @@
 from rankbench.leaderboard.entrants import DIM, LIMIT, entrants
 
 
-def test_every_method_and_encoder_enters_with_settings_that_it_accepts():
+def test_every_method_and_encoder_enters_with_settings_that_it_accepts(monkeypatch):
+    monkeypatch.setattr("rankbench.leaderboard.entrants.DRAWS", 64)
     known = entrants("ndcg@20")
     assert len(known) >= 60 and {"ease", "ials", "talos", "multivae", "lightgcn", "youtubenet"} <= set(known)
     for entrant in known.values():
         settings = entrant.settings(0)
         assert settings[0] == entrant.config()
-        assert len(settings) > 100 or not entrant.space, entrant.name
+        assert len(settings) > 25 or not entrant.space, entrant.name
         values = [each.flat for each in settings]
         assert all(each.get("embedding_dim", DIM) == DIM for each in values)
         assert all(each[entrant.spec.length] == LIMIT for each in values if hasattr(entrant.spec, "length"))

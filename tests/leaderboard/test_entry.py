@@ -19,6 +19,7 @@ from rankbench.leaderboard.entry import LATE, Attempt, EntryJob, Reached, Rules
 from rankbench.sweeps.search.candidate import Best
 from rankbench.sweeps.search.race import Race
 
+CARD = {"source.generator": {"users": 300, "items": 150, "interactions_per_user": 15}}
 RULES = Rules("ndcg@10", metric_set(("ndcg", "recall"), (10,)))
 STEP = 1 / 8  # seconds of an iteration
 
@@ -53,9 +54,9 @@ def clock(monkeypatch):
     return ticks
 
 
-def attempt(environment, entrant, milestone, most=10**9):
+def attempt(environment, entrant, milestone, most=10**9, changes=CARD):
     """The entry after its search, or after `most` iterations of it, as of a process that is killed."""
-    each = Attempt(EntryJob.of(entrant, load_card("synthetic", environment), milestone, RULES), environment)
+    each = Attempt(EntryJob.of(entrant, load_card("synthetic", environment, changes), milestone, RULES), environment)
     each.load()
     for number, _ in enumerate(each.search()):
         if number > most:
@@ -113,14 +114,14 @@ def test_a_race_of_other_code_begins_anew(environment, clock, monkeypatch):
 
 def test_an_iteration_across_a_milestone_counts_for_the_next_one(environment, clock):
     clock({4: 5.0})
-    first = attempt(environment, known("ials"), 1.0).test().record
+    first = attempt(environment, known("ials"), 1.0, changes={}).test().record
     assert first.seconds["all"] == 3 * STEP and first.iterations <= 3
     clock()
-    later = attempt(environment, known("ials"), 6.0).test().record
+    later = attempt(environment, known("ials"), 6.0, changes={}).test().record
     assert later.curve[: len(first.curve)] == first.curve
     assert later.curve[len(first.curve)]["seconds"] == 3 * STEP + 5.0 and later.seconds["all"] <= 6.0
     # What is saved is over this milestone, so it begins anew.
-    assert attempt(environment, known("ials"), 1.0).test().record.seconds["all"] == 1.0
+    assert attempt(environment, known("ials"), 1.0, changes={}).test().record.seconds["all"] == 1.0
 
 
 def test_a_first_model_that_is_late_counts_for_the_next_milestone(environment, clock):

@@ -106,7 +106,7 @@ def cluster_board(tmp_path):
         source = {"RANKBENCH_MIRROR": str(mirror)} if mirror else {}
         done = subprocess.run(
             [sys.executable, "-m", "rankbench", "leaderboard", *words, "--json", "--store", "results/leaderboard"],
-            cwd=tmp_path, env=kept | folders | source | {"RANKBENCH_OFFLINE": "1"}, capture_output=True, text=True, timeout=280,
+            cwd=tmp_path, env=kept | folders | source | {"RANKBENCH_OFFLINE": "1"}, capture_output=True, text=True, timeout=580,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -127,7 +127,6 @@ def board(home, capsys):
     return command
 
 
-@pytest.mark.timeout(300)
 def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
     words = ["--datasets", "synthetic", "--budget", "2s", "--plugin", "mine.py", "--no-track"]
     methods = "popularity,copy,too-slow,dies,refuses,broken"
@@ -295,7 +294,7 @@ def test_a_damaged_store_is_one_line_and_the_rest_is_shown_on_request(board, sto
         output = board(*words, code=2)
         assert output.count("\n") == 1 and f"{path.name}:1: is a conflict marker" in output
     facts = board("show", "--skip-bad", skipped=5)
-    assert "sl" not in facts["left_out"] or facts["left_out"]["sl"] == 5
+    assert facts["left_out"] == {"sl": 5}
     assert board("page", "--out", "site", "--skip-bad", skipped=5)["files"]
     assert path.read_text() == content
 

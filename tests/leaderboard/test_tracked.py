@@ -21,6 +21,7 @@ from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import DatasetInfo
 from rankbench.tracking.store import make_tables
 
+from ..tracking.stores import deliver_here
 from ..tracking.test_saved_views import state_of
 
 FOUND = Result(
@@ -46,18 +47,20 @@ LOST = replace(
 
 
 @pytest.fixture
-def runs(tmp_path):
+def runs(tmp_path, monkeypatch):
     """Sends entries, and returns the runs that MLflow has afterwards by their names."""
+    monkeypatch.setattr(MlflowSink, "open", lambda sink: True)  # what its process does is done here
     uri, warnings = f"sqlite:///{tmp_path}/mlflow.db", []
-    make_tables(uri, tmp_path / "mlartifacts")  # which takes long on a busy machine
+    make_tables(uri, tmp_path / "artifacts")
 
     def sent(*results, before=lambda sink: None):
-        sink = MlflowSink(uri, EXPERIMENT, tmp_path / "mlartifacts", warnings.append, labels=Labels(tags={"who": "me"}))
+        sink = MlflowSink(uri, EXPERIMENT, tmp_path / "artifacts", warnings.append, labels=Labels(tags={"who": "me"}))
         sink.open()
         describe(sink)
         before(sink)
         for result in results:
             send(sink, result, CURVE)
+        deliver_here(tmp_path)
         sink.close()
         assert not warnings
         client = MlflowClient(uri)
@@ -113,6 +116,7 @@ def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, e
         follow(sink, Unit(job, 1, 1, 1.0), record)(CURVE[:2])
         client = MlflowClient(sink.uri)
         while "run" not in live or "curve/valid" not in live["run"].data.metrics:
+            deliver_here(sink.artifacts.parent)
             experiment = client.get_experiment_by_name(EXPERIMENT)
             found = client.search_runs([experiment.experiment_id]) if experiment else []
             live.update(zip(("run",), found, strict=False))

@@ -10,11 +10,12 @@ from rankbench.core.errors import ConfigError
 from rankbench.experiment.job import Job
 from rankbench.experiment.run import run
 from rankbench.judge.agreement import Agreement
+from rankbench.ledger.claims import Claims
 from rankbench.reproduce.agenda import agenda
 from rankbench.reproduce.agreement import agreements, measurements
 from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
-from rankbench.reproduce.engine import BudgetedRun, run_alone, run_within_budget
+from rankbench.reproduce.engine import BudgetedRun, claims_folder, run_alone, run_within_budget
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.ledger_records import StoredFit, StoredStudy
 from rankbench.reproduce.options import ReproduceOptions
@@ -119,6 +120,17 @@ def test_what_another_command_has_measured_since_is_not_fitted_again(home, monke
     measure(next(fit for fit in fits if fit.config.method == "ease"), Evidence(plan.evidence.folder), home, paper_tables(home))
     budgeted = BudgetedRun(plan.evidence, None, lambda line: None, lambda *sent: None)
     assert run_within_budget(lambda: plan.tasks, budgeted, home, SimpleNamespace(cpus=1, gpus=0), {}, None)
+    assert ran == ["Popularity"]
+
+
+def test_what_another_command_runs_is_left_to_it(home, monkeypatch):
+    plan = agenda(ReproduceOptions(["toy"], stages=["printed"]), home)
+    ran = []
+    monkeypatch.setattr("rankbench.reproduce.engine._fit", lambda batch, *rest: ran.extend(task.labels for task in batch))
+    budgeted = BudgetedRun(plan.evidence, None, lambda line: None, lambda *sent: None)
+    with Claims(claims_folder(home)) as claims:
+        assert all(claims.take(*task.claims) for task in plan.tasks if task.labels == "EASE")
+        assert not run_within_budget(lambda: plan.tasks, budgeted, home, SimpleNamespace(cpus=1, gpus=0), {}, None)
     assert ran == ["Popularity"]
 
 

@@ -173,12 +173,13 @@ def test_the_budget_ends_in_whatever_thread_the_command_runs(tasks, home, monkey
     """The loop that waits for fits asks whether the time is over; nothing but this ends the fit of this test."""
 
     def never_ending(running):
+        running.deadline = time.monotonic() + 0.2
         running.expect(1)
         while True:
             running.step()
 
     with ThreadPoolExecutor(1) as other_thread:
-        answer = other_thread.submit(spent, tasks[:1], home, monkeypatch, 0.2, never_ending).result()
+        answer = other_thread.submit(spent, tasks[:1], home, monkeypatch, 1000, never_ending).result()
     begun, _, complete, budgeted = answer
     assert len(begun) == 1 and not complete and budgeted.running.over and budgeted.running.deadline is None
 

@@ -35,8 +35,9 @@ def output(process: subprocess.Popen, code: int = 0) -> tuple[str, str]:
 
 
 def records_of(home: Path) -> dict[str, RunRecord]:
-    """The records of the sweeps of a folder, by their id."""
-    folders = [path.parent for path in home.glob("**/records/[!.]*/record.json")]
+    """The records of a sweep, or of all sweeps of a command's home, by their id. They may run: other folders come and go."""
+    places = [home, *home.glob("results/sweeps/*")]
+    folders = [path.parent for place in places for path in place.glob("records/[!.]*/record.json")]
     return {folder.name: read_record(folder) for folder in folders}
 
 

@@ -10,8 +10,6 @@ from rankbench.core.config import assignments
 from rankbench.core.environment import Environment
 from rankbench.schema.stored_sweep import read_sweep
 
-from .commands import output, start
-
 EXPERIMENT = """
 name: small
 datasets:
@@ -27,10 +25,9 @@ CARD = ["data.source.generator.users=200", "data.source.generator.items=80", "da
 
 
 @pytest.fixture
-def swept(home):
+def swept(home, at_once):
     (home / "small.yaml").write_text(EXPERIMENT)
-    environment = {"RANKBENCH_DATA": str(home / "data"), "RANKBENCH_RESULTS": str(home / "results")}
-    output(start(home, "sweep", "small.yaml", "--json", **environment))
+    assert _main(["sweep", "small.yaml", "--json"]) == 0
     (folder,) = (home / "results" / "sweeps").iterdir()
     return folder
 
@@ -60,7 +57,8 @@ def test_the_lists_of_a_model_of_the_sweep_are_identical_to_its_row(swept, home,
     stored = read_sweep(swept)
     assert {each.model for each in stored.compared.models} == {*rows} and name not in {each.arm for each in stored.finals}
 
-    output(start(home, "sweep", "small.yaml", "--resume", "--json"))  # writes the tests of its own rows anew
+    assert _main(["sweep", "small.yaml", "--resume", "--json"]) == 0  # writes the tests of its own rows anew
+    capsys.readouterr()
     assert _main(["report", "small", "--format", "csv"]) == 0 and name in capsys.readouterr().out
     lists[lists["rank"] < 50].to_parquet(home / "twin.parquet")
     assert _main(words) == 2 and "has other lists called twin (foreign lists)" in capsys.readouterr().err

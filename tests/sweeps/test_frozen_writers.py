@@ -174,7 +174,7 @@ from rankbench.core.attempts import Superseded
 from rankbench.core.environment import Environment
 from rankbench.sweeps import heartbeat
 from rankbench.sweeps.store import SweepStore
-heartbeat.EVERY = heartbeat.EVERY_STORED = 0.2
+heartbeat.EVERY = heartbeat.EVERY_STORED = 2.0
 watch("--resume continues")
 try:
     with heartbeat.Heartbeat(SweepStore.of(Path(sys.argv[1]), Environment.from_env()).claimed()):

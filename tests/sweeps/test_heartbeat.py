@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,9 +90,12 @@ def test_a_sweep_of_a_process_that_was_killed_is_free(tmp_path, monkeypatch):
     require_vacant(SweepStore(tmp_path), pytest.fail)  # at once, because this host knows its processes
     monkeypatch.setattr(heartbeat, "EVERY", 0.02)
     monkeypatch.setattr(heartbeat, "SILENT", 1.0)
+    now = [time.time()]
+    clock = SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
+    monkeypatch.setattr(heartbeat, "time", clock)
     for elsewhere in ({"host": "gone"}, {"pids": "pid:[another container]"}):
         said = []
-        beat_of(tmp_path, pid=killed.pid, **elsewhere)
+        beat_of(tmp_path, pid=killed.pid, seen_at=now[0], **elsewhere)
         require_vacant(SweepStore(tmp_path), said.append)
         (line,) = said
         assert f"process {killed.pid} on" in line and "waiting 1 s" in line and last_heartbeat(tmp_path) is None

@@ -12,8 +12,6 @@ from rankbench.schema.experiment import load_experiment
 from rankbench.schema.stored_sweep import NotAvailable, read_sweep
 from rankbench.sweeps.plan import plan
 
-from .commands import output, start
-
 EXPERIMENT = """
 name: two-shops
 datasets: [./here.yaml, ./away.yaml]
@@ -114,10 +112,15 @@ def test_the_printed_plan_says_what_is_not_available(home, capsys):
     assert "away.csv: no such file" in capsys.readouterr().err
 
 
-@pytest.mark.cluster
-def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
+def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, at_once, capsys):
     """Through table, page and index; then with the data, and then with the data lost again."""
-    first, err = swept(home)
+
+    def swept(*options):
+        assert _main(["sweep", "two.yaml", "--json", *options]) == 0
+        out, err = capsys.readouterr()
+        return json.loads(out), err
+
+    first, err = swept()
     assert {(row["dataset"], row["model"]): row["state"] for row in first["rows"]} == {
         ("here", "popularity"): "measured", ("here", "ease"): "measured",
         ("away", "popularity"): BRIEF, ("away", "ease"): BRIEF,
@@ -131,7 +134,7 @@ def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
     assert f"not available: {reason}" in capsys.readouterr().out
 
     (home / "away.csv").write_text(raw(3))
-    second, err = swept(home, "--resume")
+    second, err = swept("--resume")
     assert second["folder"] == first["folder"] and "not available" not in err
     assert {row["state"] for row in second["rows"]} == {"measured"} and second["not_available"] == {}
     here = [row["metrics"] for row in first["rows"] if row["dataset"] == "here"]
@@ -141,12 +144,7 @@ def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, capsys):
     (home / "away.csv").unlink()
     for prepared in (home / "data" / "prepared").glob("away-*"):
         shutil.rmtree(prepared)
-    third, _ = swept(home, "--resume")
+    third, _ = swept("--resume")
     # What was measured stays in the table, whatever becomes of the data.
     assert [row["metrics"] for row in third["rows"]] == [row["metrics"] for row in second["rows"]]
     assert [*third["not_available"]] == ["away"]
-
-
-def swept(home: Path, *options: str) -> tuple[dict, str]:
-    out, err = output(start(home, "sweep", "two.yaml", "--json", *options))
-    return json.loads(out), err

@@ -333,8 +333,9 @@ def test_a_killed_worker_costs_a_retry_and_nothing_that_valid_said_of_the_epochs
         below = psutil.Process(process.pid).children(recursive=True)
         return [child for child in below if child.is_running() and "Trainable.train" in " ".join(_command(child))]
 
-    wait_until(workers, process)
-    workers()[0].kill()
+    found = []
+    wait_until(lambda: found.extend(workers()) or found, process)
+    found[0].kill()
     _, err = output(process)
     (line,) = (line for line in err.splitlines() if "worker was lost" in line)
     assert line.startswith("warning: synthetic: ") and "the trial is run again" in line

@@ -71,11 +71,11 @@ from pathlib import Path
 from rankbench.experiment.execution import Limit
 from rankbench.sweeps.trials.limits import Limits
 limits = Limits(Path(sys.argv[1]))
-limits.begin(Limit(0.5, "too long"))
+limits.begin(Limit(float(sys.argv[3]), "too long"))
 time.sleep(float(sys.argv[2]))
 """
-    for wait, late in ((5, True), (0, False)):
-        done = subprocess.run([sys.executable, "-c", code, str(path), str(wait)], check=False)
+    for wait, limit, late in ((30, 0.5, True), (0, 60.0, False)):
+        done = subprocess.run([sys.executable, "-c", code, str(path), str(wait), str(limit)], check=False)
         (lost,) = ended(group)[1]
         assert (done.returncode, lost.late, lost.reason == "too long") == (int(late), late, late)
 

@@ -1,10 +1,12 @@
 """What tests of tracking share: sinks on a store, and the whole content of a store for comparison."""
 
 import dataclasses
+import random
 import socket
 import sqlite3
 import threading
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import sqlalchemy
@@ -52,9 +54,11 @@ def spooled(root: Path) -> list[str]:
 
 
 def free_port() -> int:
-    """A port of loopback where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """A port of loopback where nobody listens, below those that the system gives to whoever asks for any."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def deliver(root: Path, uri: str | None = None) -> tuple[int, str]:

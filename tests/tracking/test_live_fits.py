@@ -287,8 +287,8 @@ def test_a_fit_of_a_few_seconds_has_no_message_and_nan_is_no_point(root, monkeyp
     sink.follow(begun, **shown(root, begun))(CURVE)
     time.sleep(0.05)
     assert spooled(root) == []
-    monkeypatch.setattr(live_fits, "YOUNG", 0.0)
     sink.follow(begun, **shown(root, begun))([{"iteration": 9, "seconds": 3.0, "loss": float("nan")}])
+    monkeypatch.setattr(live_fits, "YOUNG", 0.0)
     until(lambda: spooled(root))
     (path,) = Spool(root / "spool").waiting()
     message = Spool(root / "spool").read(path)

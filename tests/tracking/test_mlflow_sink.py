@@ -171,7 +171,7 @@ def by_record(folder):
     return status, *(sorted((names[run], *rest) for run, *rest in found[name]) for name in ("metrics", "params"))
 
 
-@pytest.mark.parametrize(("n", "step"), [(5, 4), pytest.param(30, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n", "step"), [(9, 4), pytest.param(30, 3, marks=pytest.mark.slow)])
 @pytest.mark.fault("F9")
 def test_a_delivery_killed_again_and_again_ends_with_one_whole_run_a_record(root, tmp_path_factory, n, step, figure):
     sweep(sink_on(root, "killed"), "sweep-1", n)
@@ -336,7 +336,10 @@ def store_that(fails, root):
     ],
 )
 @pytest.mark.fault("F9")
-def test_a_store_that_takes_nothing_costs_one_warning(root, fails, says, impatient, figure):
+def test_a_store_that_takes_nothing_costs_one_warning(root, fails, says, monkeypatch, figure):
+    # The other uploaders end by themselves, but on a busy machine only after seconds of imports.
+    if fails in ("is silent", "is locked by another process"):
+        monkeypatch.setattr(mlflow_sink, "PATIENCE", 3.0)
     lines, begun = [], time.monotonic()
     with store_that(fails, root) as uri:
         sink = sink_on(root, "x", lines, uri=uri)

@@ -64,7 +64,7 @@ def test_bits_are_the_same_for_one_and_two_threads(monkeypatch):
     found = []
     for threads in (1, 2):
         with pinned(threads):
-            _, trainer = trained(larger(), "bpr", False, dtype=np.float32, embedding_dim=40)
+            _, trainer = trained(larger(), "bpr", False, dtype=np.float32, embedding_dim=40, batch_size=256)
             assert len(parallel.even_blocks(np.arange(32_001))) == (32 if threads == 2 else 1)
             found.append(np.concatenate([table.detach() for table in trainer.learner.vectors()]))
     np.testing.assert_array_equal(*found)
@@ -72,7 +72,7 @@ def test_bits_are_the_same_for_one_and_two_threads(monkeypatch):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_restored_fit_goes_on_with_the_same_bits(precision):
-    values = {"model": "lightgcn", "embedding_dim": 20, "dtype": np.float32, "precision": precision}
+    values = {"model": "lightgcn", "embedding_dim": 20, "dtype": np.float32, "precision": precision, "batch_size": 256}
     first, second = (trainer_of(larger(), "bpr", seed=seed, **values) for seed in (0, 0))
     first.epoch(1, 1.0)
     second.restore(first.arrays())
@@ -81,8 +81,7 @@ def test_a_restored_fit_goes_on_with_the_same_bits(precision):
 
 
 def test_16_bits_change_little_and_something():
-    fits = [
-        trained(larger(), "bpr", False, dtype=np.float32, embedding_dim=64, precision=each) for each in ("float32", "bfloat16")
-    ]
+    about = {"dtype": np.float32, "embedding_dim": 64, "batch_size": 256}
+    fits = [trained(larger(), "bpr", False, precision=each, **about) for each in ("float32", "bfloat16")]
     exact, rounded = (np.concatenate([table.detach() for table in trainer.learner.vectors()]) for _, trainer in fits)
     assert 0 < np.abs(rounded - exact).max() < 0.02 * np.abs(exact).max()

@@ -142,13 +142,13 @@ class Heartbeat:
 
     def _write(self) -> None:
         about: dict[str, Any] = self._about | {"seen_at": time.time()}
-        if self.progress:
-            progress = {name: value for name, value in vars(self.progress).items() if name not in ("started", "running")}
-            progress["running"] = [
-                {"title": fit.title, "done": fit.done, "of": fit.of, "counted": fit.counted}
-                for fit in self.progress.running.fits
+        if progress := self.progress:  # which the main thread may replace at any moment
+            told = {name: value for name, value in vars(progress).items() if name not in ("started", "running")}
+            told["best"] = dict(progress.best)
+            told["running"] = [
+                {"title": fit.title, "done": fit.done, "of": fit.of, "counted": fit.counted} for fit in progress.running.fits
             ]
-            about |= {"progress": progress, "remaining_seconds": self.progress.remaining(time.monotonic())}
+            about |= {"progress": told, "remaining_seconds": progress.remaining(time.monotonic())}
         path = write_json(self.store.folder / RUNNING, about)
         if self.store.shared:
             self.store.shared.upload(RUNNING, path)

@@ -1,32 +1,27 @@
 """The memory that a reader takes at its peak."""
 
-import threading
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
 
+POOLS: list[pa.MemoryPool] = []  # through which buffers that outlive a block are freed
+
 
 @contextmanager
 def peak() -> Iterator[list[int]]:
     """A list that has, after the block, the most bytes that Python and Arrow held in it: the sum of the two peaks."""
-    taken, arrow, done = [], 0, threading.Event()
-    before = pa.total_allocated_bytes()
-
-    def watch() -> None:
-        nonlocal arrow
-        while not done.wait(0.001):
-            arrow = max(arrow, pa.total_allocated_bytes() - before)
-
-    watching = threading.Thread(target=watch)
-    watching.start()
+    taken: list[int] = []
+    usual = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(usual)
+    POOLS.append(pool)
+    pa.set_memory_pool(pool)
     tracemalloc.start()
     try:
         yield taken
     finally:
         python = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        done.set()
-        watching.join()
-        taken.append(python + arrow)
+        pa.set_memory_pool(usual)
+        taken.append(python + pool.max_memory())

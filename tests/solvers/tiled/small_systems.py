@@ -1,6 +1,7 @@
 """Small 0/1 data for the inverse by tiles, and the shifted Gram by its definition, dense in float64."""
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +27,13 @@ def shifted_gram(X, shift):
     return dense.T @ dense + np.diag(shift.odds * counts + shift.ridge + (counts == 0))
 
 
-def slowly(done: int, total: int) -> None:
-    """A progress that leaves time, after each panel, for a test to kill the process."""
-    time.sleep(0.02)
+@dataclass
+class Slowly:
+    """A progress that leaves time, after each panel, for a test to kill the process, and after `most` calls waits for it."""
+
+    most: int
+    calls: int = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        self.calls += 1
+        time.sleep(0.02 if self.calls <= self.most else 600)

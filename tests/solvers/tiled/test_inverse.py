@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from small_systems import SHIFT, shifted_gram, slowly, some_data
+from small_systems import SHIFT, Slowly, shifted_gram, some_data
 
 from rankbench.core.errors import ConfigError, NumericalError, StorageError
 from rankbench.data.blocks import gram
@@ -162,8 +162,8 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(tmp_path, 
     context.set_forkserver_preload(["rankbench.solvers.tiled.inverse"])
     X, tile, moments = some_data(200, 300), 25, random.Random(0)
 
-    def start(folder, resume):
-        process = context.Process(target=tiled_inverse, args=(X, SHIFT, folder, PLENTY, np.float32, tile, resume, slowly))
+    def start(folder, progress):
+        process = context.Process(target=tiled_inverse, args=(X, SHIFT, folder, PLENTY, np.float32, tile, True, progress))
         process.start()
         return process
 
@@ -171,7 +171,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bits(tmp_path, 
     folder, killed = tmp_path / "killed", 0
     for attempt in range(5):
         before = state_of(folder)
-        process = start(folder, resume=True)
+        process = start(folder, Slowly(8 * (attempt + 1) if attempt < 4 else sys.maxsize))
         if attempt < 4:
             # It has gone on from where the last one ended; then at any moment of the next panels.
             while process.is_alive() and state_of(folder) == before:
@@ -221,6 +221,7 @@ def test_it_stays_in_the_memory_that_it_was_given(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=one_thread)
     taken, tile = map(int, done.stdout.split())
     assert SMALLEST / 2 <= tile < n
-    # At this size a quarter of the reserve is used. One tile more would take 2.9 MB, which half of the reserve lets be seen.
+    # At this size a quarter of the reserve is used, and pages of files may have left memory meanwhile. One tile more would take
+    # 2.9 MB, which half of the reserve lets be seen.
     assert taken <= memory - RESERVE // 2
-    assert taken + tile**2 * 8 > memory - RESERVE // 2
+    assert taken + tile**2 * 8 + RESERVE // 4 > memory - RESERVE // 2

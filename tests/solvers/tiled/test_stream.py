@@ -59,7 +59,7 @@ def test_no_read_goes_on_when_the_work_breaks_off():
     with ThreadPoolExecutor(1) as reader:
         tasks = with_tiles(panel, Slow(), buffers, reader)
         next(tasks)
-        threading.Timer(0.1, moment.set).start()
+        threading.Timer(1.0, moment.set).start()
         tasks.close()
         buffers[:] = -1
     assert (buffers == -1).all()
