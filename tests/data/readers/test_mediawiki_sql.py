@@ -4,6 +4,7 @@ import gzip
 import random
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -160,15 +161,17 @@ def wikis(draw):
     between=st.sampled_from([b",", b",\n", b" ,\t"]),
     per_insert=st.integers(1, 50),
     suffix=st.sampled_from([".sql", ".sql.gz"]),
+    many=st.sampled_from([1, 5, 1 << 21]),
 )
-def test_links_are_those_of_dictionaries_whatever_the_form_of_the_dump(wiki, block, shuffle, between, per_insert, suffix):
+def test_links_are_those_of_dictionaries_whatever_the_form_of_the_dump(wiki, block, shuffle, between, per_insert, suffix, many):
     contents = {}
     for table, rows in wiki.items():
         columns = shuffle.sample(COLUMNS[table], len(COLUMNS[table]))
         contents[table] = dump(table, rows, columns, between, per_insert)
     if suffix == ".sql.gz":
         contents = {table: gzip.compress(content) for table, content in contents.items()}
-    assert links_of(contents, block, suffix) == resolved(wiki)
+    with mock.patch("rankbench.data.readers.mediawiki_sql.MANY", many):
+        assert links_of(contents, block, suffix) == resolved(wiki)
 
 
 def test_quotes_may_be_doubled_and_other_tables_lie_between():

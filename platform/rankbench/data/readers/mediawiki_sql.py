@@ -39,6 +39,7 @@ from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
 ARTICLES = 0  # the namespace
+MANY = 1 << 21  # rows of titles, which take some 100 MB
 NUMBER, TEXT = pa.int64(), pa.binary()
 CREATE = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?`([^`]+)`", re.IGNORECASE)
 COLUMN = re.compile(rb"\s*`([^`]+)`\s")
@@ -51,7 +52,7 @@ ROWS = re.compile(rb"(?:%s)*+\s*+" % ROW.pattern)
 
 @reads("mediawiki-sql")
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Yield the columns user, item: page ids, int64. Memory: about 50 bytes per page, 16 per linked title, one batch of rows.
+    """Yield the columns user, item: page ids, int64. Memory: about 50 bytes per page, 16 per linked title, MANY titles.
 
     Raises DataError for a missing companion, or as `rows` does.
     """
@@ -99,8 +100,7 @@ def _leads_to(raw: RawFile | None, pages: _Pages) -> np.ndarray:
         return leads_to
     leads_to[pages.is_redirect] = -1
     columns = {"rd_from": NUMBER, "rd_namespace": NUMBER, "rd_title": TEXT, "rd_interwiki": TEXT}
-    for batch in rows(raw, "redirect", columns):
-        articles = _articles(batch, "rd_namespace")
+    for articles in _many(_articles(batch, "rd_namespace") for batch in rows(raw, "redirect", columns)):
         local = articles.filter(pc.equal(articles["rd_interwiki"], b""))
         source, target = _position(pages.ids, local["rd_from"].to_numpy()), pages.called(local["rd_title"])
         known = (source >= 0) & (target >= 0) & pages.is_redirect[source]
@@ -111,8 +111,8 @@ def _leads_to(raw: RawFile | None, pages: _Pages) -> np.ndarray:
 def _targets(raw: RawFile, pages: _Pages, leads_to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sorted ids of the linked titles that have a page, and the id of that page."""
     ids, page_ids = [], []
-    for batch in rows(raw, "linktarget", {"lt_id": NUMBER, "lt_namespace": NUMBER, "lt_title": TEXT}):
-        articles = _articles(batch, "lt_namespace")
+    columns = {"lt_id": NUMBER, "lt_namespace": NUMBER, "lt_title": TEXT}
+    for articles in _many(_articles(batch, "lt_namespace") for batch in rows(raw, "linktarget", columns)):
         position = pages.called(articles["lt_title"])
         page = np.where(position >= 0, leads_to[position], -1)
         ids.append(articles["lt_id"].to_numpy()[page >= 0])
@@ -121,6 +121,18 @@ def _targets(raw: RawFile, pages: _Pages, leads_to: np.ndarray) -> tuple[np.ndar
         raise DataError(f"{raw.path}: none of its titles has a page; are the dumps of the same wiki and date?")
     order = np.argsort(np.concatenate(ids), kind="stable")
     return np.concatenate(ids)[order], np.concatenate(page_ids)[order]
+
+
+def _many(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Tables of MANY rows or more, and one of the rest: each look for titles first hashes those of all pages."""
+    held: list[pa.Table] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= MANY:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
 
 
 def _articles(batch: pa.Table, namespace: str) -> pa.Table:
