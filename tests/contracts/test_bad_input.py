@@ -203,7 +203,6 @@ def test_a_folder_that_no_file_system_takes(name, value, monkeypatch, capsys):
         (["fit", "synthetic", "random", "--out"], ""),
         (["study", "metric-inconsistency", "trials=100000000", "--out"], ""),
         (["report", "--out"], ""),
-        (["report", "--all", "--out"], ""),
         ([*EASE, "--spill"], ""),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),

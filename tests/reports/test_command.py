@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from rankbench.cli import _main
-from rankbench.core.environment import Environment
 from rankbench.core.files import write_json
 from rankbench.tracking.record import write_record
 
@@ -60,19 +59,6 @@ def test_an_unknown_name_is_one_line_with_the_nearest(home, capsys):
     assert printed.out == "" and "did you mean my_table?" in printed.err and printed.err.count("\n") == 1
 
 
-def test_all_writes_the_index_and_survives_a_broken_file(home, capsys, monkeypatch):
-    # The product's own experiments are those of the repository: here the user's folder alone is looked at.
-    monkeypatch.setattr(Environment, "catalogues", lambda self, kind: [self.home / kind] if (self.home / kind).is_dir() else [])
-    assert _main(["report", "--all", "--json"]) == 0
-    content = json.loads(capsys.readouterr().out)
-    states = {each["name"]: each["state"] for each in content["experiments"]}
-    assert states == {"broken": "unreadable", "my-table": "not run"}
-    folder = home / "results" / "reports"
-    assert (folder / "my-table" / "report.html").is_file() and (folder / "index.html").is_file()
-    assert "broken.yaml: datasets: missing" in next(each["why"] for each in content["experiments"] if each["name"] == "broken")
-    assert _main(["report", "my-table", "--all"]) == _main(["report", "--all", "--format", "latex"]) == 2
-
-
 @pytest.fixture
 def store(home, make_run, make_sweep):
     """store(time, means by arm, finished=True): a folder in results/sweeps, as a sweep of my-table leaves it."""
@@ -94,19 +80,15 @@ def store(home, make_run, make_sweep):
     return save
 
 
-def test_a_file_stands_for_its_newest_sweep_and_the_index_for_the_newest_finished_one(store, capsys, monkeypatch, home):
+def test_a_file_stands_for_its_newest_sweep(store, capsys):
     store("20260101-000000", {"E": 0.1, "old": 0.2})
-    second = store("20260202-000000", {"E": 0.3, "F": 0.2})
+    store("20260202-000000", {"E": 0.3, "F": 0.2})
     assert _main(["report", "my_table.yaml", "--json"]) == 0
     assert [row["model"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["E", "F"]
     third = store("20260303-000000", {"E": 0.5}, finished=False)
     assert _main(["report", "my_table.yaml", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["folder"] == str(third) and content["rows"][0]["state"] == "not run"
-    monkeypatch.setattr(Environment, "catalogues", lambda self, kind: [self.home / kind] if (self.home / kind).is_dir() else [])
-    assert _main(["report", "--all", "--out", str(home / "pages"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["experiments"]
-    assert next(each["sweep"] for each in found if each["name"] == "my-table") == second.name
 
 
 def test_in_a_pipe_the_best_and_the_second_are_still_marked_and_names_are_not_styles(store, capsys):

@@ -75,7 +75,7 @@ def test_it_is_finished_on_another_machine_with_the_same_bits(s3, tmp_path):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["report", "--all"], "report --all needs a folder; give --out FOLDER, or set RANKBENCH_RESULTS to a folder"),
+        (["study", "metric-inconsistency"], "a study needs a folder; give --out FOLDER, or set RANKBENCH_RESULTS to a folder"),
         (["sweep", "status"], "/results/sweeps"),
         (["compare", "run-a", "run-b"], "unknown run 'run-a'"),
     ],

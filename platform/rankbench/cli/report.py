@@ -1,4 +1,4 @@
-"""rankbench report: print or write the table of a sweep or an experiment, or an index of all experiments."""
+"""rankbench report: print or write the table of a sweep or an experiment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import typer
 
 from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
-from rankbench.cli.console import Json, err, out, print_json, print_table
+from rankbench.cli.console import Json, out, print_json, print_table
 
 if TYPE_CHECKING:
-    from rankbench.core.environment import Environment
     from rankbench.reports.tables import Table
     from rankbench.schema.stored_sweep import StoredSweep
 
@@ -23,7 +22,6 @@ EXAMPLES = """Examples:
   rankbench report linear-movielens-1m --format latex
   rankbench report experiments/deql_table2.yaml
   rankbench report --out docs/results/mine --metrics recall@20,ndcg@20,ndcg@50
-  rankbench report --all --out docs/reports
 """
 
 FORMATS = ("table", "md", "html", "latex", "csv", "json")
@@ -51,7 +49,6 @@ def report(
         ),
     ] = None,
     to: Annotated[Path | None, typer.Option("--out", help="Write pages, tables and plots to this folder.")] = None,
-    all: Annotated[bool, typer.Option("--all", help="Write an index and a report of every experiment.")] = False,
     json: Json = False,
     plugin: Plugin = None,
 ) -> None:
@@ -73,11 +70,6 @@ def report(
     environment = Environment.from_env()
     if to is not None:
         require_writable(to)
-    if all:
-        alone = what is None and metrics is None and format == "table"
-        require(alone, "--all: reports every experiment; leave out the sweep or file, --metrics and --format")
-        _index(to, environment, json)
-        return
     stored = find(what, environment)
     columns = () if metrics is None else metric_set(metrics.split(",")).names
     _require_measured(columns, stored)
@@ -135,49 +127,3 @@ def show_table(table: Table) -> None:
         out.print("  ¹ best, ² second best of a dataset", style="dim")
     for note in table.notes:
         out.print(f"  {note}", style="dim")
-
-
-def _index(to: Path | None, environment: Environment, json: bool) -> None:
-    """Write the index and a report of every experiment into `to`, by default in the results folder."""
-    from rankbench.core.errors import RankbenchError
-    from rankbench.reports.index import Entry, entry, index_page, unreadable, write_index
-    from rankbench.reports.page import Grid
-    from rankbench.reports.report import links_of, sweep_table, write_report
-    from rankbench.schema.experiment import load_experiment
-    from rankbench.schema.find import experiment_files, never_run, sweeps_of
-    from rankbench.schema.stored_sweep import read_sweep
-    from rankbench.sweeps.sweep import comparisons
-
-    if to is None:
-        environment.require_folder_of_results("report --all", "give --out FOLDER")
-    folder = to or environment.results / "reports"
-    entries: dict[str, Entry] = {}  # by the name of the file
-    names = set()
-    for path in experiment_files(environment):
-        try:
-            spec = load_experiment(path, {})
-            if spec.name in names:
-                err.print(f"warning: {path}: another file already has the name {spec.name}; left out")
-                continue
-            names.add(spec.name)
-            sweeps = sweeps_of(spec.name, environment, finished=True)
-            stored = read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
-            stored = replace(stored, compared=comparisons(stored))
-            table = sweep_table(stored)
-            links = links_of(stored, environment)
-            write_report(folder / spec.name, stored, links)
-            entries[path.name] = entry(spec, path, table, stored)
-        except RankbenchError as error:
-            entries[path.name] = unreadable(path, str(error))
-        err.print(f"{path.name}: {list(entries.values())[-1].state}")
-    files = write_index(folder, list(entries.values()))
-    if json:
-        from dataclasses import asdict
-
-        print_json({"experiments": [asdict(each) for each in entries.values()], "files": [str(path) for path in files]})
-        return
-    grid = index_page(list(entries.values())).sections[0].blocks[0]
-    assert isinstance(grid, Grid)
-    print_table(grid.header, grid.body)
-    for path in files:
-        out.print(str(path))

@@ -67,8 +67,8 @@ def experiment_files(environment: Environment) -> list[Path]:
     return [paths[name] for name in sorted(paths)]
 
 
-def sweeps_of(name: str, environment: Environment, finished: bool = False) -> list[Path]:
-    """Folders of the sweeps of the experiment `name`, oldest first; with `finished`, only finished ones.
+def sweeps_of(name: str, environment: Environment) -> list[Path]:
+    """Folders of the sweeps of the experiment `name`, oldest first.
 
     If the results are in a store, these are its local copies, brought up to date.
     """
@@ -76,8 +76,7 @@ def sweeps_of(name: str, environment: Environment, finished: bool = False) -> li
         for stored in stored_ids(environment.results_store):
             if experiment_of(stored) == name:
                 copy_sweep(stored, environment)
-    needed = "chosen.json" if finished else "sweep.json"
-    folders = {path.parent.name: path.parent for path in (environment.results / "sweeps").glob(f"*/{needed}")}
+    folders = {path.parent.name: path.parent for path in (environment.results / "sweeps").glob("*/sweep.json")}
     return [folders[each] for each in by_start(folders) if experiment_of(each) == name]
 
 
