@@ -23,9 +23,9 @@ from rankbench.evaluation.ranking import (
     held,
     merge,
     scan_part,
-    slices,
 )
 from rankbench.fitting.executors import BlockMap
+from rankbench.fitting.thread_pool import slices
 
 _Data = tuple[list[ColumnRecommender], Holdout, int, bool]  # models, holdout, k, auc
 

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from rankbench.core.errors import NumericalError
 from rankbench.data.splits import Holdout
 from rankbench.fitting.recommenders import Recommender
+from rankbench.fitting.thread_pool import slices
 
 BLOCK_USERS, BLOCK_ITEMS = 256, 2048  # one block of scores, 2 MB in float32, stays in a core's cache
 STRIDE = 64  # number of scores that are compared with the k-th best at once
@@ -89,11 +90,6 @@ def rank(
                 pool.shutdown(cancel_futures=True)
                 raise
     return [state.ranking(users) for state in states]
-
-
-def slices(start: int, stop: int, width: int) -> list[slice]:
-    """Return consecutive slices of at most `width` positions that cover `start` to `stop`."""
-    return [slice(first, min(first + width, stop)) for first in range(start, stop, width)]
 
 
 class ColumnRecommender(Recommender, Protocol):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numba
@@ -13,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from rankbench.core.rng import stream
 from rankbench.evaluation.metrics import PerUser
+from rankbench.fitting.thread_pool import in_order, slices
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
@@ -69,20 +68,17 @@ def bootstrap_means(
     rng = stream(seed, "bootstrap", m)
     draws = np.empty((resamples, table.shape[1]))
     batch = max(1, min(resamples, (1 << 22) // m))
-    running: deque[Future[None]] = deque()
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-        for start in range(0, resamples, batch):
-            n = min(batch, resamples - start)
-            picks = rng.integers(0, m, (n, m), dtype=np.int32)
-            if threads == 1:
-                _means_of(picks, table, draws[start : start + n])
-            else:
-                running.append(pool.submit(_means_of, picks, table, draws[start : start + n]))
-            if len(running) > threads:
-                running.popleft().result()
-            on_progress((start + n) / resamples)
-        for each in running:
-            each.result()
+    parts = slices(0, resamples, batch)
+    picked = ((part, rng.integers(0, m, (part.stop - part.start, m), dtype=np.int32)) for part in parts)
+
+    def work(given: tuple[slice, np.ndarray]) -> int:
+        part, picks = given
+        _means_of(picks, table, draws[part])
+        return part.stop
+
+    with threadpool_limits(1, "blas"):
+        for done in in_order(work, picked, threads):
+            on_progress(done / resamples)
     return draws
 
 

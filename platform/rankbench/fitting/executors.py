@@ -1,20 +1,18 @@
 """Map a function over blocks of work, in this process or on a cluster, with the same interface for solvers.
 
-`ThreadMap` uses this process, `cluster.ray_map.RayMap` a Ray cluster. Both return the result of a block with its index, in the
-order in which blocks finish, so that results placed by index do not depend on the order. A `flow.Flow` is for work on a
+`ThreadMap` uses this process, `cluster.ray_map.RayMap` a Ray cluster. Both return the result of a block with its index, on a
+cluster in the order in which blocks finish: results are placed by index. A `flow.Flow` is for work on a
 cluster whose parts need each other's results: its arrays stay where they were made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol
 
 from rankbench.fitting.flow import Flow
-from rankbench.fitting.thread_pool import threads_of
+from rankbench.fitting.thread_pool import in_order
 
 
 class BlockMap(Protocol):
@@ -50,22 +48,5 @@ class ThreadMap:
         return None
 
     def map(self, function: Callable[..., Any], blocks: Sequence[Any], *shared: Any) -> Iterator[tuple[int, Any]]:
-        if self.workers == 1 or len(blocks) == 1:
-            for index, block in enumerate(blocks):
-                yield index, function(block, *shared)
-            return
-        pool, todo = threads_of(self.workers), iter(enumerate(blocks))
-        running: dict[Future[Any], int] = {}
-        try:
-            while True:
-                for index, block in islice(todo, 2 * self.workers - len(running)):
-                    running[pool.submit(function, block, *shared)] = index
-                if not running:
-                    return
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield running.pop(future), future.result()
-        finally:
-            for future in running:
-                future.cancel()
-            wait(running)
+        workers = 1 if len(blocks) == 1 else self.workers
+        yield from enumerate(in_order(lambda block: function(block, *shared), blocks, workers))

@@ -34,6 +34,11 @@ def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) 
         wait(running)
 
 
+def slices(start: int, stop: int, width: int) -> list[slice]:
+    """Return consecutive slices of `width` positions, the last perhaps of fewer, that cover `start` to `stop`."""
+    return [slice(first, min(first + width, stop)) for first in range(start, stop, width)]
+
+
 def threads_of(n: int) -> ThreadPoolExecutor:
     """Return a pool of `n` threads, kept because starting threads would slow down steps of milliseconds. Functions must not
     wait for others in the same pool.

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
-from rankbench.core.splitmix import bits
+from rankbench.core.splitmix import bits, shifted, torch_bits
 from rankbench.kernels.parallel import in_parallel
 
 _32_BITS = 0xFFFFFFFF
@@ -50,26 +50,15 @@ class _Noise(torch.autograd.Function):
 
 
 def _uniform(like: Tensor, seed: int) -> Tensor:
-    """The numbers Δ of the kernel by PyTorch, whose integers have a sign: `_right` shifts zeros in."""
-    z = seed + torch.ones_like(like[:, 0], dtype=torch.int64).cumsum(0) * _signed(0x9E3779B97F4A7C15)
-    z = (z ^ _right(z, 30)) * _signed(0xBF58476D1CE4E5B9)
-    z = (z ^ _right(z, 27)) * _signed(0x94D049BB133111EB)
-    key = (z ^ _right(z, 31))[:, None]
+    """The numbers Δ of the kernel by PyTorch, whose integers have a sign."""
+    key = torch_bits(seed, torch.ones_like(like[:, 0], dtype=torch.int64).cumsum(0))[:, None]
     x = torch.ones_like(like, dtype=torch.int64).cumsum(1) - 1
-    for part in (key & _32_BITS, _right(key, 32)):
+    for part in (key & _32_BITS, shifted(key, 32)):
         x = x ^ part
         x = (x ^ x >> 16) * 0x7FEB352D & _32_BITS
         x = (x ^ x >> 15) * 0x846CA68B & _32_BITS
         x = x ^ x >> 16
     return ((x >> 9).to(like.dtype) + 0.5) * 2.0**-23
-
-
-def _signed(number: int) -> int:
-    return number - 2**64
-
-
-def _right(z: Tensor, bits: int) -> Tensor:
-    return z >> bits & (1 << 64 - bits) - 1
 
 
 @numba.njit(nogil=True, cache=True, inline="always")

@@ -34,7 +34,7 @@ def in_blocks(function: Callable[[int, int], Any], n: int, cut: int = 0) -> list
     Returns the results in order. No block has rows before `cut` and after it.
     """
     blocks = list(pairwise([*range(0, cut, ROWS), *range(cut, n, ROWS), n]))
-    return list(threads_of(numba.get_num_threads()).map(lambda block: function(*block), blocks))
+    return over(blocks, function)
 
 
 def even_blocks(work: np.ndarray, cut: int = 0) -> list[tuple[int, int]]:
@@ -48,10 +48,8 @@ def even_blocks(work: np.ndarray, cut: int = 0) -> list[tuple[int, int]]:
     return [(begin, end) for begin, end in pairwise(sorted([0, *cuts, cut, len(work) - 1])) if begin < end]
 
 
-def over(blocks: Sequence[tuple[int, ...]], kernel: Callable[..., None], *arguments: Any) -> None:
-    """Call kernel(*block, *arguments) for every block, on the threads of the fit."""
+def over(blocks: Sequence[tuple[int, ...]], kernel: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Call kernel(*block, *arguments) for every block, on the threads of the fit, and return the results in order."""
     if len(blocks) == 1 or numba.get_num_threads() == 1:
-        for block in blocks:
-            kernel(*block, *arguments)
-    else:
-        list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arguments), blocks))
+        return [kernel(*block, *arguments) for block in blocks]
+    return list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arguments), blocks))

@@ -26,7 +26,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
-from rankbench.fitting.thread_pool import threads_of
 from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, list_some, longest, unchunked
 from rankbench.kernels.neighbours import AHEAD, ends_with_zeros
 from rankbench.kernels.parallel import even_blocks, over
@@ -61,7 +60,7 @@ class Rows:
 
     def each(self, kernel: Callable, *arguments: Any) -> list[Any]:
         """Call kernel(begin, end, *arguments) for every block, on the threads of the fit, and return the results in order."""
-        return list(threads_of(numba.get_num_threads()).map(lambda block: kernel(*block, *arguments), self.blocks))
+        return over(self.blocks, kernel, *arguments)
 
 
 class EdgeTensors(NamedTuple):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.rng import stream
-from rankbench.core.splitmix import below, bits
+from rankbench.core.splitmix import below, bits, shifted, torch_bits
 from rankbench.kernels.parallel import in_parallel
 from rankbench.kernels.transfer import on_device
 
@@ -34,7 +34,7 @@ def uniform(key: np.uint64, n_items: int, shape: Shape, device: torch.device | N
 def by_weight(key: np.uint64, cumulative: np.ndarray | Tensor, shape: Shape) -> np.ndarray | Tensor:
     """Items with the probabilities that add up to `cumulative` (n_items,) float64; a tensor is on the device that draws."""
     if isinstance(cumulative, Tensor):
-        share = _shifted(_bits(key, shape[0] * shape[1], cumulative.device), 11).double() * 2.0**-53
+        share = shifted(_bits(key, shape[0] * shape[1], cumulative.device), 11).double() * 2.0**-53
         return torch.searchsorted(cumulative, share, right=True).clamp_(max=len(cumulative) - 1).view(shape)
     drawn = np.empty(shape, np.int64)
     in_parallel(_by_weight, drawn.size, drawn.size, key, cumulative, drawn.reshape(-1))
@@ -146,23 +146,10 @@ def _is_in(item, ascending):
 
 
 def _bits(key: np.uint64, count: int, device: torch.device) -> Tensor:
-    """64 random bits for each position: SplitMix64, with the wrapping products of int64."""
-    position = torch.arange(1, count + 1, device=device)
-    z = position * _signed(0x9E3779B97F4A7C15) + _signed(int(key))
-    z = (z ^ _shifted(z, 30)) * _signed(0xBF58476D1CE4E5B9)
-    z = (z ^ _shifted(z, 27)) * _signed(0x94D049BB133111EB)
-    return z ^ _shifted(z, 31)
+    """64 random bits for each position."""
+    return torch_bits(int(key), torch.arange(1, count + 1, device=device))
 
 
 def _below(random: Tensor, n: int | Tensor) -> Tensor:
     """Whole numbers in [0, n), n < 2^31, from the upper 32 bits."""
-    return (_shifted(random, 32) * n) >> 32
-
-
-def _shifted(z: Tensor, by: int) -> Tensor:
-    """z shifted right with zeros from the left, where int64 has its sign."""
-    return (z >> by) & ((1 << (64 - by)) - 1)
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
+    return (shifted(random, 32) * n) >> 32

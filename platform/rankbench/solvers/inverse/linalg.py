@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError
 from rankbench.data.blocks import mirror_upper
-from rankbench.fitting.thread_pool import in_order
+from rankbench.fitting.thread_pool import in_order, slices
 from rankbench.solvers.inverse.blas import product
 
 PANEL, SMALL_PANEL = 512, 256
@@ -58,7 +58,7 @@ def _cholesky_panel(A: np.ndarray, start: int, stop: int) -> None:
     if info:
         raise not_positive_definite(start + info - 1, n, A.dtype)
     A[start:stop, start:stop] = L
-    inverse, parts = np.ascontiguousarray(trtri(L, lower=True)[0].T), blocks(stop, n, stop - start)
+    inverse, parts = np.ascontiguousarray(trtri(L, lower=True)[0].T), slices(stop, n, stop - start)
     below = np.empty((n - stop, stop - start), A.dtype)
 
     def divide(rows: slice) -> None:
@@ -79,7 +79,7 @@ def _inverse_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
     M = trtri(np.tril(A[start:stop, start:stop]), lower=True)[0]
     A[start:stop, start:stop] = M  # including the zeros above its diagonal, which are read with the columns
     M, row = -np.ascontiguousarray(M), np.empty((stop - start, start), A.dtype)
-    parts = blocks(0, start, width)
+    parts = slices(0, start, width)
 
     def multiply(columns: slice) -> None:
         np.matmul(M, A[start:stop, columns], out=row[:, columns])
@@ -98,12 +98,7 @@ def _product_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
     def multiply(columns: slice) -> None:
         A[start:stop, columns] = column.T @ A[start:, columns]
 
-    each(multiply, blocks(0, stop, width))
-
-
-def blocks(start: int, stop: int, width: int) -> list[slice]:
-    """Divide start to stop into slices of `width`, of which the last may be shorter."""
-    return [slice(left, min(left + width, stop)) for left in range(start, stop, width)]
+    each(multiply, slices(0, stop, width))
 
 
 def each(function: Callable[[Any], None], parts: Sequence[Any]) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
+from rankbench.fitting.thread_pool import slices
 from rankbench.solvers.inverse.blas import product, square, triangular
-from rankbench.solvers.inverse.linalg import blocks, each
+from rankbench.solvers.inverse.linalg import each
 
 BLOCK = 512
 
@@ -28,7 +29,7 @@ class NotPositiveDefinite(Exception):
 def cholesky(A: np.ndarray) -> None:
     """A := L with A = LLᵀ. Raises NotPositiveDefinite."""
     potrf = lapack.get_lapack_funcs("potrf", (A,))
-    for rows in blocks(0, len(A), BLOCK):
+    for rows in slices(0, len(A), BLOCK):
         D = A[rows, rows].copy(order="F")
         D, info = potrf(D, lower=True, overwrite_a=True, clean=False)
         if info:
@@ -41,7 +42,7 @@ def cholesky(A: np.ndarray) -> None:
 def invert(L: np.ndarray) -> None:
     """L := L^-1."""
     trtri = lapack.get_lapack_funcs("trtri", (L,))
-    for rows in blocks(0, len(L), BLOCK):
+    for rows in slices(0, len(L), BLOCK):
         left = slice(0, rows.start)
         D, _ = trtri(L[rows, rows].copy(order="F"), lower=True, overwrite_c=True)
         L[rows, rows] = D
@@ -53,13 +54,13 @@ def invert(L: np.ndarray) -> None:
             triangular("trmm", "R", "N", 1.0, L[columns, columns], own)
             product("N", "N", 1.0, row[:, after], L[after, columns], own)
 
-        each(column, blocks(0, left.stop, BLOCK))
+        each(column, slices(0, left.stop, BLOCK))
 
 
 def square_t(M: np.ndarray) -> None:
     """M := MᵀM."""
     lauum = lapack.get_lapack_funcs("lauum", (M,))
-    for rows in blocks(0, len(M), BLOCK):
+    for rows in slices(0, len(M), BLOCK):
         left, below = slice(0, rows.start), slice(rows.stop, len(M))
         D = M[rows, rows].copy(order="F")
         multiply_left_t(M[rows, left], D)
@@ -70,22 +71,22 @@ def square_t(M: np.ndarray) -> None:
 
 def divide_t(B: np.ndarray, L: np.ndarray) -> None:
     """B := B L^-T."""
-    each(lambda rows: triangular("trsm", "R", "T", 1.0, L, B[rows]), blocks(0, len(B), BLOCK))
+    each(lambda rows: triangular("trsm", "R", "T", 1.0, L, B[rows]), slices(0, len(B), BLOCK))
 
 
 def multiply_left_minus(B: np.ndarray, M: np.ndarray) -> None:
     """B := −M B."""
-    each(lambda columns: triangular("trmm", "L", "N", -1.0, M, B[:, columns]), blocks(0, B.shape[1], BLOCK))
+    each(lambda columns: triangular("trmm", "L", "N", -1.0, M, B[:, columns]), slices(0, B.shape[1], BLOCK))
 
 
 def multiply_left_t(B: np.ndarray, M: np.ndarray) -> None:
     """B := Mᵀ B."""
-    each(lambda columns: triangular("trmm", "L", "T", 1.0, M, B[:, columns]), blocks(0, B.shape[1], BLOCK))
+    each(lambda columns: triangular("trmm", "L", "T", 1.0, M, B[:, columns]), slices(0, B.shape[1], BLOCK))
 
 
 def multiply_right(B: np.ndarray, M: np.ndarray) -> None:
     """B := B M."""
-    each(lambda rows: triangular("trmm", "R", "N", 1.0, M, B[rows]), blocks(0, len(B), BLOCK))
+    each(lambda rows: triangular("trmm", "R", "N", 1.0, M, B[rows]), slices(0, len(B), BLOCK))
 
 
 def subtract_square(C: np.ndarray, A: np.ndarray) -> None:
@@ -96,7 +97,7 @@ def subtract_square(C: np.ndarray, A: np.ndarray) -> None:
         square("N", -1.0, A[columns], C[columns, columns])
         product("N", "T", -1.0, A[below], A[columns], C[below, columns])
 
-    each(column, blocks(0, len(C), BLOCK))
+    each(column, slices(0, len(C), BLOCK))
 
 
 def add_square_t(C: np.ndarray, A: np.ndarray) -> None:
@@ -107,22 +108,22 @@ def add_square_t(C: np.ndarray, A: np.ndarray) -> None:
         square("T", 1.0, A[:, columns], C[columns, columns])
         product("T", "N", 1.0, A[:, below], A[:, columns], C[below, columns])
 
-    each(column, blocks(0, len(C), BLOCK))
+    each(column, slices(0, len(C), BLOCK))
 
 
 def subtract_product_t(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
     """C −= A Bᵀ."""
-    each(lambda columns: product("N", "T", -1.0, A, B[columns], C[:, columns]), blocks(0, C.shape[1], BLOCK))
+    each(lambda columns: product("N", "T", -1.0, A, B[columns], C[:, columns]), slices(0, C.shape[1], BLOCK))
 
 
 def add_product(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
     """C += A B."""
-    each(lambda columns: product("N", "N", 1.0, A, B[:, columns], C[:, columns]), blocks(0, C.shape[1], BLOCK))
+    each(lambda columns: product("N", "N", 1.0, A, B[:, columns], C[:, columns]), slices(0, C.shape[1], BLOCK))
 
 
 def add_product_t(C: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
     """C += Aᵀ B."""
-    each(lambda columns: product("T", "N", 1.0, A, B[:, columns], C[:, columns]), blocks(0, C.shape[1], BLOCK))
+    each(lambda columns: product("T", "N", 1.0, A, B[:, columns], C[:, columns]), slices(0, C.shape[1], BLOCK))
 
 
 KERNELS: dict[str, Callable[..., None]] = {
