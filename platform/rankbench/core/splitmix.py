@@ -1,4 +1,4 @@
-"""Random bits for a key and a position, by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), in compiled code and by PyTorch.
+"""Random bits for a key and a position, by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), in compiled code.
 
 The bits of a position depend on nothing else, so that draws do not depend on the thread that makes them, nor on their order.
 """
@@ -7,13 +7,8 @@ The bits of a position depend on nothing else, so that draws do not depend on th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numba
 import numpy as np
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @numba.njit(cache=True, inline="always")
@@ -29,21 +24,3 @@ def bits(key, position):
 def below(drawn, n):
     """Return a whole number in [0, n), n < 2^31, int64, from the upper 32 of the bits `drawn`, uint64."""
     return np.int64(((drawn >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
-
-
-def torch_bits(key: int, number: Tensor) -> Tensor:
-    """Return the 64 bits of the positions number - 1, int64 with wrapping products, on the device of `number` (int64)."""
-    z = number * signed(0x9E3779B97F4A7C15) + signed(key)
-    z = (z ^ shifted(z, 30)) * signed(0xBF58476D1CE4E5B9)
-    z = (z ^ shifted(z, 27)) * signed(0x94D049BB133111EB)
-    return z ^ shifted(z, 31)
-
-
-def shifted(z: Tensor, by: int) -> Tensor:
-    """Return z shifted right with zeros from the left, where int64 has its sign."""
-    return (z >> by) & ((1 << (64 - by)) - 1)
-
-
-def signed(value: int) -> int:
-    """Return the int64 with the bits of a uint64."""
-    return value - (1 << 64) if value >= 1 << 63 else value

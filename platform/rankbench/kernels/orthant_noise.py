@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.devices import compiled
-from rankbench.core.splitmix import bits, shifted, torch_bits
+from rankbench.core.splitmix import bits
 from rankbench.kernels.parallel import in_parallel
+from rankbench.kernels.torch_bits import shifted, torch_bits
 
 _32_BITS = 0xFFFFFFFF
 

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from rankbench.core.rng import stream
-from rankbench.core.splitmix import below, bits, shifted, torch_bits
+from rankbench.core.splitmix import below, bits
 from rankbench.kernels.parallel import in_parallel
+from rankbench.kernels.torch_bits import shifted, torch_bits
 from rankbench.kernels.transfer import on_device
 
 Shape = tuple[int, int]
