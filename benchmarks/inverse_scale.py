@@ -118,7 +118,7 @@ def join(given: argparse.Namespace, address: str, folder: str) -> None:
         data = [some_data(n) for n in given.sizes]
         print("warm", flush=True)
         idle = float(sys.stdin.readline())
-        tile = given.tile or cluster_tile(given.sizes[0], flow.workers, flow.threads)
+        tile = given.tile or cluster_tile(given.sizes[0], flow.workers, flow.pool.threads)
         hardware = constants(flow.pool, given, tile, idle)
         for n, X in zip(given.sizes, data, strict=True):
             at = time.perf_counter()
