@@ -147,3 +147,17 @@ def test_a_model_of_a_method_that_is_not_known_here_names_the_plugin(models, tmp
     about.write_text(about.read_text().replace('"method": "ease"', '"method": "of-a-plugin"'))
     with pytest.raises(DataError, match=r"kept: unknown method 'of-a-plugin'.*if a plugin has it, load the plugin first"):
         rb.load(folder)
+
+
+def test_data_that_changed_since_they_were_read_are_refused(environment, tmp_path):
+    path = tmp_path / "mine.csv"
+
+    def write(n):
+        path.write_text("user,item\n" + "".join(f"{user},{item}\n" for user in range(n) for item in range(8)))
+
+    write(20)
+    data = rb.dataset(path, environment=environment)
+    assert rb.fit(data, "popularity", progress=False, environment=environment)
+    write(30)
+    with pytest.raises(ConfigError, match="mine: the data have changed since rb.dataset; call it again"):
+        rb.fit(data, "popularity", progress=False, environment=environment)

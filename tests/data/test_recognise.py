@@ -114,6 +114,26 @@ def test_a_column_that_is_called_like_a_time_and_holds_times_is_the_time(column,
     assert yaml.safe_load(Path("orders.yaml").read_text())["read"].get("time") == time
 
 
+def test_of_several_columns_like_a_time_none_is_guessed(here, environment):
+    rows = b"".join(f"{n % 4},{n},1999-01-0{n % 9 + 1},2024-05-0{n % 9 + 1}\n".encode() for n in range(12))
+    put({"orders.csv": b"user,item,release_date,rated_at\n" + rows})
+    assert _main(["data", "import", "orders.csv"]) == 0
+    assert "time" not in yaml.safe_load(Path("orders.yaml").read_text())["read"]
+
+
+@pytest.mark.parametrize("word", ["valid", "val", "dev", "tune"])
+def test_a_validation_file_has_one_of_several_names(word, here, environment):
+    files = {"train": range(6), word: range(6, 8), "test": range(8, 10)}
+    put(
+        {
+            f"{name}.csv": b"user,item\n" + b"".join(f"{u},{i}\n".encode() for u in range(5) for i in own)
+            for name, own in files.items()
+        }
+    )
+    assert _main(["data", "import", ".", "--name", "mine"]) == 0
+    assert load("./mine.yaml", environment).counts["interactions"] == 50
+
+
 def test_parquet_is_known_by_its_first_bytes_and_a_part_may_be_a_bare_name(here, environment):
     users, items = ([int(row[n]) for row in ROWS] for n in (0, 1))
     put({"train.data": parquet(user=users, item=items), "test.pq": parquet(user=users[:9], item=[99] * 9)})

@@ -86,6 +86,8 @@ def card_of(data: Any, environment: Environment, changes: dict[str, Any] | None 
     """Return the card of a dataset in any of the forms that `dataset` takes, with the default columns and split."""
     if isinstance(data, Dataset):
         require(not changes, "changes: give them to rb.dataset")
+        now = prepare_card(data.card, environment)
+        require(now.fingerprint == data.fingerprint, f"{data.card.name}: the data have changed since rb.dataset; call it again")
         return data.card
     if is_data(data) or is_raw_path(data):
         return dataset(data, changes=changes, environment=environment).card

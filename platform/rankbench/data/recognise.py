@@ -270,8 +270,9 @@ def _columns(present: list[str], given: dict[str, str], raw: RawFile) -> dict[st
     """user, item and, if there are any, value and time → the column that is given, or has a usual name."""
     found = usual_columns(present) | given
     chosen = {name: found[name] for name in USUAL if name in found}
-    if "time" not in chosen and (like := next((each for each in present if LIKE_A_TIME.search(each)), None)) is not None:
-        chosen["time"] = like
+    # Of several, such as release_date and rated_at, none is taken: the wrong one would make another split without a word.
+    if "time" not in chosen and len(like := [each for each in present if LIKE_A_TIME.search(each)]) == 1:
+        chosen["time"] = like[0]
     if not {"user", "item"} <= chosen.keys():
         raise _no_columns(raw, present)
     return chosen

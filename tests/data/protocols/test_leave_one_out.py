@@ -14,22 +14,39 @@ rows_in_time = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 9)), 
 )
 
 
-def by_hand(rows):
-    """The last by (time, item) is test, the one before it valid; users with one or two rows stay in train."""
-    parts = {"train": [], "valid_target": [], "test_target": [], "valid_history": [], "test_history": []}
-    for user in sorted({user for user, _, _ in rows}):
-        own = sorted((time, item) for other, item, time in rows if other == user)
+def by_hand(times):
+    """The users and times of each part: the last in time is test, the one before it valid; users with one or two rows stay in
+    train. And the number of users for whom these two have one time.
+    """
+    parts, tied = {"train": [], "valid_target": [], "test_target": [], "valid_history": [], "test_history": []}, 0
+    for user in sorted({user for user, _ in times}):
+        own = sorted(time for (other, _), time in times.items() if other == user)
         names = ["train"] * len(own)
         if len(own) >= 3:
             names[-2:] = ["valid_target", "test_target"]
-        for name, (_, item) in zip(names, own, strict=True):
-            parts[name].append((user, item))
-    return {name: sorted(part) for name, part in parts.items()}
+            tied += own[-1] == own[-2]
+        for name, time in zip(names, own, strict=True):
+            parts[name].append((user, time))
+    return {name: sorted(part) for name, part in parts.items()}, tied
+
+
+def with_times(made, times):
+    found = {name: sorted((pair[0], times[pair]) for pair in part) for name, part in made.parts.items()}
+    return found, LeaveOneOut().counts(made.data)["tied_test_users"]
 
 
 @given(rows=rows_in_time, shuffle=st.randoms(use_true_random=False))
 def test_the_last_two_in_time_are_held_out(cut, rows, shuffle):
-    assert cut(shuffle.sample(rows, len(rows)), LeaveOneOut()).parts == by_hand(rows)
+    made, times = cut(shuffle.sample(rows, len(rows)), LeaveOneOut()), {row[:2]: row[2] for row in rows}
+    assert with_times(made, times) == by_hand(times)
+    assert made.parts == cut(rows, LeaveOneOut()).parts
+
+
+def test_of_equal_times_a_random_one_is_the_last(cut):
+    """The highest id may be the newest or rarest item, and would be easier or harder to find."""
+    rows = [(user, item, 0) for user in range(300) for item in range(6)]
+    one, other = (cut(rows, LeaveOneOut(seed=seed)).parts["test_target"] for seed in (0, 1))
+    assert one != other and all(30 <= Counter(item for _, item in one)[item] <= 70 for item in range(6))
 
 
 @given(again=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 6)), max_size=30))
@@ -38,10 +55,12 @@ def test_what_is_bought_again_is_no_test_item_unless_asked_for(cut, again):
     times = {row[:2]: [time for user, item, time in rows if (user, item) == row[:2]] for row in rows}
     for repeats, one in (("drop", min), ("keep", max)):
         made = cut(rows, spec := LeaveOneOut(repeats=repeats), {"duplicates": "last"})
-        assert made.parts == by_hand([(*pair, one(each)) for pair, each in times.items()])
+        counted = {pair: one(each) for pair, each in times.items()}
+        assert with_times(made, counted) == by_hand(counted)
         begin = {pair[0]: one(times[pair]) for pair in made.parts["test_target"]}
         known = [pair for pair, each in times.items() if min(each) < begin.get(pair[0], 99) <= max(each)]
-        assert sum(spec.counts(made.data).values()) == len(known)
+        about = spec.counts(made.data)
+        assert sum(n for name, n in about.items() if name.startswith("known_test_pairs")) == len(known)
 
 
 @given(rows=rows_in_time, seed=st.integers(0, 2**40), shuffle=st.randoms(use_true_random=False))

@@ -79,7 +79,7 @@ def held_out_users(data: Interactions, p: HeldOutUsers) -> np.ndarray:
     for held_out, history in ((VALID, VALID_HISTORY), (TEST, TEST_HISTORY)):
         rows = np.flatnonzero(labels == held_out)
         if p.targets_by == "time":
-            order, rank, counts = in_time(data.keep(rows))
+            order, rank, counts = in_time(data.keep(rows), stream(p.seed, "split", "ties", held_out))
             rank = counts[data.user[rows[order]]] - 1 - rank
         else:
             order, rank, counts = shuffled(data.user[rows], stream(p.seed, "split", "fold-in", held_out))

@@ -17,7 +17,11 @@ class LeaveOneOut(InTime):
     order: Literal["time", "random"] = "time"
 
     def counts(self, data: Interactions) -> dict[str, int]:
-        return super().counts(data) if self.order == "time" else {}
+        if self.order != "time":
+            return {}
+        valid = data.part == VALID
+        tied = data.time[valid] == self.begin(data)[valid]
+        return super().counts(data) | {"tied_test_users": int(tied.sum())}
 
     def begin(self, data: Interactions) -> np.ndarray:
         begin = np.full(len(data.users), np.iinfo(np.int64).max)  # never
@@ -27,13 +31,13 @@ class LeaveOneOut(InTime):
 
 @protocol("leave-one-out", LeaveOneOut)
 def leave_one_out(data: Interactions, p: LeaveOneOut) -> np.ndarray:
-    """The last one by time (of equal times, the higher item id is later), or a random one. All interactions of a user with
+    """The last one by time (of equal times, a random one), or a random one of all. All interactions of a user with
     fewer than three stay in train. Even in time order, a model trains on interactions of others that are later than a
     user's test interaction; the temporal protocol has no such leak.
     """
     if p.order == "time":
         require_time(data, "leave-one-out by time")
-        order, rank, counts = in_time(data)
+        order, rank, counts = in_time(data, stream(p.seed, "split", "ties"))
     else:
         order, rank, counts = shuffled(data.user, stream(p.seed, "split", "leave-one-out"))
     n = counts[data.user[order]]

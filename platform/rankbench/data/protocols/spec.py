@@ -153,9 +153,11 @@ def shuffled(user: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
     return order, *_ranks(user, order)
 
 
-def in_time(data: Interactions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As `shuffled`, with each user's interactions in order of time; equal times are ordered by item id."""
-    order = np.lexsort((data.item, data.time, data.user))
+def in_time(data: Interactions, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `shuffled`, with each user's interactions in order of time. Equal times, as of data with days, are in random order:
+    the order of ids would favour new or rare items.
+    """
+    order = np.lexsort((rng.random(len(data.user)), data.time, data.user))
     return order, *_ranks(data.user, order)
 
 

@@ -19,7 +19,8 @@ from rankbench.core.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The names that libraries give to a part.
-PART_WORDS = {"train": "train", "training": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
+PART_WORDS = {"train": "train", "training": "train", "test": "test"}
+PART_WORDS |= dict.fromkeys(("valid", "val", "validation", "dev", "development", "tune"), "valid")
 
 
 @dataclass(frozen=True)
