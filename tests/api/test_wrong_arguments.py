@@ -159,5 +159,5 @@ def test_data_that_changed_since_they_were_read_are_refused(environment, tmp_pat
     data = rb.dataset(path, environment=environment)
     assert rb.fit(data, "popularity", progress=False, environment=environment)
     write(30)
-    with pytest.raises(ConfigError, match="mine: the data have changed since rb.dataset; call it again"):
+    with pytest.raises(ConfigError, match="mine: the data have changed since"):
         rb.fit(data, "popularity", progress=False, environment=environment)

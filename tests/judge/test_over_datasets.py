@@ -122,9 +122,23 @@ def test_a_trait_that_decides_is_found_and_noise_is_not():
     assert set(tests) == {"users", "noise"}
     shares = values / values.max(axis=1, keepdims=True)
     peer = stats.spearmanr(shares[:, 0] - shares[:, 1:].mean(axis=1), size)
-    assert (tests["users"].rho, tests["users"].p) == pytest.approx((peer.statistic, peer.pvalue))
-    assert tests["users"].p_holm == pytest.approx(3 * peer.pvalue) and tests["noise"].p_holm > 0.05
-    assert trait_tests(of(values[:5]), traits, groups, [("large", "other")]) == []
+    assert tests["users"].rho == pytest.approx(peer.statistic) and tests["users"].p < 1e-4
+    assert tests["users"].p_holm == pytest.approx(3 * tests["users"].p) and tests["noise"].p_holm > 0.05
+    assert trait_tests(of(values[:6]), traits, groups, [("large", "other")]) == []
+
+
+def test_the_p_value_of_a_trait_is_that_of_all_orders():
+    """With seven sources, even of a perfect order: Student's t would say 0."""
+    size = np.arange(1.0, 8)
+    values = np.stack([0.2 + size / 100, np.full(7, 0.3)], axis=1)
+    traits, groups = {f"d{i}": {"users": size[i]} for i in range(7)}, {"a": ["m0"], "b": ["m1"]}
+    (test,) = trait_tests(of(values), traits, groups, [("a", "b")])
+    assert test.rho == pytest.approx(1) and test.p == pytest.approx(2 / 5040)
+    size[[0, 3]] = size[[3, 0]]
+    traits = {f"d{i}": {"users": size[i]} for i in range(7)}
+    (test,) = trait_tests(of(values), traits, groups, [("a", "b")])
+    rhos = [stats.spearmanr(order, size).statistic for order in itertools.permutations(range(7))]
+    assert test.p == pytest.approx(np.mean(np.abs(rhos) >= abs(test.rho) - 1e-12))
 
 
 GOOD = "fixed: 2026-11-28\npairs: [[a, b]]\ngroups: {x: [a], y: [b]}\ntraits: [[x, y]]\n"

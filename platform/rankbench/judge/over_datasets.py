@@ -16,12 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rankbench.core.rng import stream
 from rankbench.evaluation.summary import Interval, percentile_bounds
 from rankbench.judge.compare import holm
 from rankbench.judge.ranking import MethodRanking, kendall
 
 RESAMPLES = 2000
-LEAST = 6  # sources below which no difference of two methods can be significant, and a correlation says nothing
+LEAST = 6  # sources below which no difference of two methods can be significant
+FEW = 7  # sources below which no correlation can be, among as many traits as a board has
+PERMUTATIONS = 50_000
 
 
 def resampled(table: np.ndarray) -> np.ndarray:
@@ -148,14 +151,15 @@ def trait_tests(
     pairs: Sequence[tuple[str, str]],
 ) -> list[TraitTest]:
     """Correlate each trait with the difference of each pair of groups: of the mean share of the best value that their methods
-    reach. Methods that the board does not have are left out of their group. Holm's correction is for all pairs and traits.
-    Empty for fewer than `LEAST` sources; a difference or a trait that is the same everywhere is not correlated.
+    reach. Methods that the board does not have are left out of their group. The p-values are those of the permutations of the
+    sources, all of them if they are few; Holm's correction is for all pairs and traits. Empty for fewer than `FEW` sources; a
+    difference or a trait that is the same everywhere is not correlated.
     """
-    from scipy.stats import spearmanr
+    from scipy.stats import permutation_test, rankdata, spearmanr
 
     part = board.part([name for name in board.datasets if traits.get(name)], board.methods)
     shares = part.by_source(part.shares)
-    if len(shares) < LEAST:
+    if len(shares) < FEW:
         return []
     names = [*traits[part.datasets[0]]]
     table = part.by_source(np.array([[traits[dataset][name] for name in names] for dataset in part.datasets]))
@@ -166,7 +170,12 @@ def trait_tests(
             difference = np.round(shares[:, members[a]].mean(axis=1) - shares[:, members[b]].mean(axis=1), 12)
             for name, column in zip(names, table.T, strict=True):
                 if np.ptp(difference) and np.ptp(column):
-                    test = spearmanr(difference, column)
-                    found.append((a, b, name, float(test.statistic), float(test.pvalue)))
+                    here, there = (rankdata(each) - (len(each) + 1) / 2 for each in (difference, column))
+                    test = permutation_test(
+                        (here,), lambda x, axis, there=there: np.sum(x * there, axis=axis), permutation_type="pairings",
+                        vectorized=True, n_resamples=PERMUTATIONS, batch=1000, random_state=stream(0, "traits", a, b, name),
+                    )  # fmt: skip
+                    rho = float(spearmanr(difference, column).statistic)
+                    found.append((a, b, name, rho, float(test.pvalue)))
     corrected = holm([each[-1] for each in found], len(pairs) * len(names)) if found else []
     return [TraitTest(*each, p) for each, p in zip(found, corrected, strict=True)]

@@ -76,8 +76,8 @@ class MethodRanking:
 
     @cached_property
     def mean_ranks(self) -> np.ndarray:
-        """Mean ranks (n_methods,)."""
-        return np.asarray(self.by_source(self.ranks).mean(axis=0))
+        """Mean ranks (n_methods,), rounded so that the order of sums does not order equal ones."""
+        return np.round(self.by_source(self.ranks).mean(axis=0), 9)
 
     @cached_property
     def order(self) -> list[int]:

@@ -123,12 +123,14 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
     apart, space = board.about_datasets_apart(), space_of_datasets(ranking, f"{figures}-datasets")
     sections.append(Section("Datasets", (_datasets_grid(board), *filter(None, [Text(apart) if apart else None, space]))))
     shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
-    spent = sum(each.seconds.get("all", each.budget) for each in board.entries) / 3600
+    spent = sum(
+        each.threads * each.seconds.get("all", each.budget if each.status == "over budget" else 0) for each in board.entries
+    )
     facts = (
         ("budget", board.allowed),
         ("methods", str(len(ranking.methods))),
         ("datasets", str(len(ranking.datasets))),
-        ("processor hours", f"{spent:.1f}"),
+        ("processor hours", f"{spent / 3600:.1f}"),
         ("largest share of a budget", f"{max(shares, default=0):.2f}"),
         ("chosen and ranked by", board.metric),
     )

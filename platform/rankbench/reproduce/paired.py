@@ -79,7 +79,10 @@ def check_neighbours(
         found = _tested(here, list(pairwise(order)), dataset, metric, folders)
         if not found:
             continue
-        adjacent = {*pairwise(_by_mean({label: fits[label] for label in {*here, *_rows(old)}}, metric))}
+        rows_before = _rows(old)
+        adjacent = {
+            *pairwise(_by_mean({label: fits[label] for label in fits if label in here or label in rows_before}, metric))
+        }
         # Rows that are both here were tested now, and a row that was tested now can lie between two others.
         kept = [pair for pair in old if not {*_labels(pair)} <= here.keys() and _labels(pair) in adjacent]
         every = {_labels(pair): pair for pair in (*found["pairs"], *kept)}
