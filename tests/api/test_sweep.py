@@ -126,7 +126,11 @@ def test_the_table_has_a_row_per_dataset_and_method_with_intervals(results):
 
 def test_the_other_tables_hold_the_tests_the_runs_and_the_curves(results):
     made, _ = results
-    assert len(made.comparisons) == 6 and set(made.comparisons["verdict"]) <= {"better", "worse", "not distinguishable at 0.05"}
+    assert len(made.comparisons) == 12 and set(made.comparisons["verdict"]) <= {
+        "better",
+        "worse",
+        "not distinguishable at 0.05",
+    }
     assert set(made.runs["stage"]) == {"search", "final"} and {"ndcg@5", "seconds"} <= set(made.runs)
     curve = made.curves.query("model == 'ials' and dataset == 'my-shop' and seed == 0")
     assert list(curve["iteration"]) == [1, 2, 3] and curve["seconds"].is_monotonic_increasing

@@ -294,7 +294,7 @@ def test_a_damaged_store_is_one_line_and_the_rest_is_shown_on_request(board, sto
         output = board(*words, code=2)
         assert output.count("\n") == 1 and f"{path.name}:1: is a conflict marker" in output
     facts = board("show", "--skip-bad", skipped=5)
-    assert facts["left_out"] == {"sl": 5}
+    assert facts["left_out"] == {"ease": 5, "random": 5}
     assert board("page", "--out", "site", "--skip-bad", skipped=5)["files"]
     assert path.read_text() == content
 

@@ -102,7 +102,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         with pinned(available_cpus()):
             record, columns, ids = measure_lists(lists_of(options.lists), data, metrics, name, **about)
     except ConfigError as error:  # of an argument, in the word of its option
-        raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|cutoffs): ", _as_option, str(error))) from None
+        raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|cutoffs|seconds): ", _as_option, str(error))) from None
     line = Foreign.of(record) if board else None
     if stored is not None:
         require_new_name(stored, record)

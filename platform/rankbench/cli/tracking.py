@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankbench.cli.arguments import ModelFolder, RunName, Tags
+from rankbench.cli.arguments import ModelFolder, Plugin, RunName, Tags
 from rankbench.cli.console import Json, epilog, err, out, print_json, program
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ def register(
     tag: Tags = None,
     run_name: RunName = None,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Register a model of `rankbench fit` in MLflow, which can then serve it. The exit code is 5 if the store refuses it."""
     from rankbench.api.register import register as register_model

@@ -201,7 +201,7 @@ def require_better_if_larger(word: str, source: str) -> None:
 
 def require_within(wanted: MetricSet, n_items: int, dataset: str, source: str) -> None:
     """Raise ConfigError if a cutoff is larger than the number of items of `dataset`."""
-    require(wanted.k <= n_items, f"{source}: {wanted.k} is more than the {n_items:,} items of {dataset}")
+    require(wanted.k <= n_items, f"{source}: {wanted.k} is more than the {n_items:,} items of {dataset}; give smaller cutoffs")
 
 
 def measure(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import time
 from dataclasses import replace
@@ -51,6 +52,7 @@ def measure_lists(
     cannot be measured on, and if nobody, or without `allow_missing` less than half of the measured users, have a list.
     """
     started_at, began = now(), time.perf_counter()
+    require(seconds is None or math.isfinite(seconds), f"seconds: expected a number, got {seconds}")
     require(on in ("test", "valid"), f"on: expected test or valid, got {shown(on)}")
     fit_on = fit_on or (dataset.card.final_fit if on == "test" else "train")
     require(fit_on in ("train", "train+valid"), f"fit_on: expected train or train+valid, got {shown(fit_on)}")
