@@ -15,8 +15,8 @@ rows_in_time = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 9)), 
 
 
 def by_hand(times):
-    """The users and times of each part: the last in time is test, the one before it valid; users with one or two rows stay in
-    train. And the number of users for whom these two have one time.
+    """Return the users and times of each part, and the number of users whose test and validation items have the same time. The
+    last item in time is for test, the one before it for validation; users with one or two rows stay in train.
     """
     parts, tied = {"train": [], "valid_target": [], "test_target": [], "valid_history": [], "test_history": []}, 0
     for user in sorted({user for user, _ in times}):

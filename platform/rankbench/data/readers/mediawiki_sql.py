@@ -52,7 +52,7 @@ ROWS = re.compile(rb"(?:%s)*+\s*+" % ROW.pattern)
 
 @reads("mediawiki-sql")
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Yield the columns user, item: page ids, int64. Memory: about 50 bytes per page, 16 per linked title, MANY titles.
+    """Yield the columns user, item: page ids, int64. Memory: about 50 bytes per page, 16 per linked title, two million titles.
 
     Raises DataError for a missing companion, or as `rows` does.
     """
