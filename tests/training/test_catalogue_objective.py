@@ -224,10 +224,16 @@ def test_a_user_without_other_items_is_refused(name):
 
 
 def test_what_has_no_such_form_is_refused_with_those_that_have():
-    with pytest.raises(
-        ConfigError, match="sampler=uniform-other: this loss compares a positive with all items, itself included"
+    for name, why in (
+        ("sparsemax", "the positive must be one of them"),
+        ("softmax", "the positive must be one of them"),
+        ("rg2-sgd", "scores of positives outside them would have no bound"),
+        ("debiased-mse", "it subtracts the part of the user's own items itself"),
     ):
-        params("sparsemax", objective="catalogue", sampler="uniform-other")
+        with pytest.raises(ConfigError, match=f"sampler=uniform-other: this loss needs all items, because {why}"):
+            params(name, objective="catalogue", sampler="uniform-other")
+    with pytest.raises(ConfigError, match="sampler=uniform-other: this loss needs all items, because scores of positives"):
+        params("rg2-sampled-sgd", sampler="uniform-other")
     with pytest.raises(ConfigError, match=r"objective=catalogue: this loss compares pairs of items; use one of .*talos"):
         params("bpr", objective="catalogue")
     for values in ({"sampler": "popularity"}, {"shared_negatives": True}):

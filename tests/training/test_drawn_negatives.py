@@ -128,6 +128,12 @@ SUMS = [
     ("llpauc", "shared"),
     ("recall-at-k", "in-batch"),
     ("advinfonce", "shared"),
+    ("sl", "shared, of others"),
+    ("psl", "shared, of others"),
+    ("bce", "shared, of others"),
+    ("llpauc", "shared, of others"),
+    ("recall-at-k", "shared, of others"),
+    ("advinfonce", "shared, of others"),
 ]
 
 
@@ -143,6 +149,23 @@ def test_sums_that_a_kernel_has_build_no_array_of_scores(name, sampling, monkeyp
     loss.function(s, p, *((state,) if state else ())).sum().backward()
     with pytest.raises(TypeError):
         s.neg  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["sl", "psl", "bce", "ccl", "mse", "llpauc", "recall-at-k", "advinfonce"])
+def test_a_user_of_all_shared_negatives_is_compared_with_what_replaces_them(name):
+    X, loss, p = interactions(), registered().get(name), params(name).loss
+    U, V = tables(torch.float64)
+    sampler = NegativeSampler(X, "uniform-other", 1, shared=True)
+    items = np.array([X[[user]].indices[0] for user in USERS]).astype(np.int64)
+    drawn = (sampler.draw(0, epoch, 0, USERS, items) for epoch in range(100))
+    negatives = next(each for each in drawn if len({USERS[row] for row in each.replaced.rows}) > 1)
+    batch = Batch(USERS, items, negatives, None, False)
+    s = scores_of(loss, batch, Rows(U, None), Rows(V, None), X, V.detach())
+    assert isinstance(s.others, SharedScores)
+    state = new_state(loss, p, torch.float64)
+    expected = defined(loss, dataclasses.replace(batch, extra=items[:, None]), U, V, X, 1.0)
+    for one, other in zip(measured(loss, s, p, U, V, state), measured(loss, expected, p, U, V, state), strict=True):
+        assert_allclose(one, other, **TOLERANCE[torch.float64])
 
 
 @pytest.mark.parametrize("tau", [0.1, 0.03, 0.005, 0.001])

@@ -40,7 +40,8 @@ from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.losses.spec import Scores, loss
 
 PAPER = "Jin and Li, arXiv 2023"
-debiased_loss = partial(loss, over_catalogue=True, sampler="uniform-all", needs=("extra_positives",))
+BECAUSE = "it subtracts the part of the user's own items itself"
+debiased_loss = partial(loss, over_catalogue=True, sampler="uniform-all", among_all=BECAUSE, needs=("extra_positives",))
 
 
 @dataclass(frozen=True)

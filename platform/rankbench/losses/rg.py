@@ -41,7 +41,8 @@ class RG:
 
 JOURNAL = "Pu et al., arXiv 2025"
 BECAUSE = "its optimum lies far outside the range of a cosine"
-rg_loss = partial(loss, params=RG, similarity="dot", only_because=BECAUSE, families=("rg",))
+UNBOUNDED = "scores of positives outside them would have no bound"
+rg_loss = partial(loss, params=RG, similarity="dot", only_because=BECAUSE, among_all=UNBOUNDED, families=("rg",))
 
 
 @rg_loss(

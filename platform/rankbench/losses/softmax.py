@@ -43,6 +43,7 @@ class SampledSoftmax(Params):
     sampler=None,
     needs=("catalogue",),
     over_catalogue=True,
+    among_all="the positive must be one of them",
     families=("softmax",),
     title="Softmax over all items",
     source="Pu et al., ICML 2024, Eq. 1",

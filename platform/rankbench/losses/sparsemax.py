@@ -74,6 +74,7 @@ def _thresholds(z):
     source="Martins and Astudillo, ICML 2016",
     pace=2.0,
     whole_catalogue=True,
+    among_all="the positive must be one of them",
 )
 def sparsemax(s: Scores, p: Sparsemax) -> Tensor:
     return s.catalogue.of_all(_largest) - s.pos + 0.5

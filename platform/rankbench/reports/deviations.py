@@ -92,7 +92,7 @@ def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[ReportRow
 
 def differing_params(settings: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
     """Return one sentence per parameter and pair of values that differ. `settings`: label of a row, the paper's parameters, and
-    those that were used; a parameter that only one of them has is not compared.
+    those that were used; a parameter that only one of them has is not compared, nor one that is left to the papers (auto).
     """
     differing: dict[tuple[str, str, str], dict[str, None]] = {}
     compared: dict[str, set[str]] = {}
@@ -100,7 +100,7 @@ def differing_params(settings: Sequence[tuple[str, Mapping[str, Any], Mapping[st
     for label, wanted, values in settings:
         for name in (name for name in wanted if name in values):
             compared.setdefault(name, set()).add(label)
-            if values[name] != wanted[name]:
+            if values[name] not in (wanted[name], "auto"):
                 differing.setdefault((name, str(values[name]), str(wanted[name])), {})[label] = None
     lines = []
     for (name, value, expected), who in differing.items():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
-from rankbench.kernels.rows import take_rows
+from rankbench.kernels.rows import pair_dot, take_rows
 from rankbench.kernels.transfer import on_device
 from rankbench.losses.others import OwnItems
 from rankbench.training.batches import Batch, Rows
@@ -23,7 +23,7 @@ from rankbench.training.catalogue import Precision, product
 from rankbench.training.row_scores import Products
 from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.shared_scores import SharedScores
-from rankbench.training.user_catalogue import UserCatalogue
+from rankbench.training.user_catalogue import Instead, UserCatalogue
 
 _MOSTLY = 0.9  # share of different users in a batch above which copying products costs more than computing them twice
 _NONE = np.zeros(0, np.int64)
@@ -168,10 +168,34 @@ class InBatch(Shared):
 
 
 class Replacing(Shared):
-    """Shared negatives that are items of a row's user are replaced by other items, in this row alone."""
+    """Shared negatives that are items of a row's user are replaced by other items, in the rows of this user alone."""
 
-    def sums(self) -> SampledScores:
-        return Drawn.sums(self)
+    def _compared(self, vectors: Tensor, row: Tensor) -> UserCatalogue:
+        replaced, place = self.batch.negatives.replaced, np.full(len(row), -1)
+        place[np.unique(row.numpy(), return_index=True)[1]] = np.arange(len(vectors))  # at the first row of each user
+        group = place[replaced.rows]
+        order = np.lexsort((replaced.columns, group))
+        order = order[group[order] >= 0]
+        group, columns = group[order], replaced.columns[order]
+        of, at = torch.from_numpy(group), torch.from_numpy(order)
+        indptr = np.searchsorted(group, np.arange(len(vectors) + 1))
+        own = OwnItems(pair_dot(vectors, self.common, of, torch.from_numpy(columns)), of, row, len(vectors))
+        instead = Instead(pair_dot(vectors, self._both[1], of, at), of, torch.from_numpy(replaced.items[order]))
+        return UserCatalogue(vectors, self.common, row, own, indptr, columns, True, self.by.largest, instead)
+
+    @property
+    def common(self) -> Tensor:
+        return self._both[0]
+
+    @cached_property
+    def _both(self) -> tuple[Tensor, Tensor]:
+        """The vectors of what is shared, (n, d), and of what replaces it, (t, d), by one access to the table, whose gradient
+        has the size of the table.
+        """
+        replacing = self.items.positions(self.batch.negatives.replaced.items)
+        n = self.positions.shape[1]
+        both = take_rows(self.by.V, torch.cat([self.positions[0], replacing]))
+        return both[:n], both[n:]
 
     @cached_property
     def places(self) -> tuple[Tensor, Tensor]:

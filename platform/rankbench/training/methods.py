@@ -95,8 +95,9 @@ class Trained(Iterative):
             require(self.loss.over_catalogue, problem)
             problem = f"{source}: objective=catalogue: model {training.model} has a vector per interaction, not per user"
             require(not encoders().get(training.model).per_row, problem)
-            problem = f"{source}: sampler=uniform-other: this loss compares a positive with all items, itself included"
-            require(training.sampler != "uniform-other" or not self.loss.whole_catalogue, f"{problem}; leave it out")
+        why = self.loss.among_all or ("it reads the scores of the whole catalogue" if self.loss.whole_catalogue else "")
+        problem = f"{source}: sampler=uniform-other: this loss needs all items, because {why}; leave it out"
+        require(training.sampler != "uniform-other" or not why, problem)
         if training.decay == "batch-negatives" and training.weight_decay:
             problem = _why_no_negatives(self.loss, training)
             require(not problem, f"{source}: decay=batch-negatives: {problem}; use decay=batch")
@@ -172,7 +173,7 @@ def _why_no_negatives(loss: Loss, training: TrainingParams) -> str:
     """Return why a fit has no drawn negatives that a penalty could act on; empty if it has."""
     if training.objective == "catalogue" or loss.sampler is None:
         return "no negatives are drawn, because the loss reads the whole catalogue"
-    sampler = loss.sampler if training.sampler == "auto" else training.sampler
+    sampler = training.sampler_for(loss.sampler)
     return "with sampler=in-batch, the negatives are items of the batch, which decay already" if sampler == "in-batch" else ""
 
 

@@ -8,7 +8,7 @@ in-batch        the positives of the other rows of the batch, which are distribu
 Shared negatives are drawn once for all rows of a batch. Each row has the same distribution of negatives either way, so its loss
 and gradient have the same expectation. But the rows of a batch are no longer independent, and its gradient has a larger
 variance. For uniform-other, items are drawn from the whole catalogue, and where a row's user has one of them, another item that
-the user does not have is drawn in its place, for this row alone.
+the user does not have is drawn in its place, for the rows of this user alone.
 """
 
 from __future__ import annotations
@@ -122,17 +122,20 @@ class NegativeSampler:
     def _shared_others(self, key: np.uint64, key_of_others: np.uint64, users: np.ndarray) -> tuple[np.ndarray, Replaced]:
         drawn = np.asarray(uniform(key, self.n_items, (1, self.n)))
         rows, columns = _own_among(self.X, users, drawn[0])
-        others = self.others.draw_one(key_of_others, users[rows], rows * self.n + columns)
+        others = self.others.draw_one(key_of_others, users[rows], users[rows] * self.n + columns)
         return drawn, Replaced(rows, columns, others)
 
 
 def _own_among(X: sp.csr_array, users: np.ndarray, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and columns, (t,) int64, where drawn[column] (n,) is an item of users[row] (B,)."""
     order, own = np.argsort(drawn, kind="stable"), X[users]
-    ascending = drawn[order]
-    first = np.searchsorted(ascending, own.indices, "left")
-    times = np.searchsorted(ascending, own.indices, "right") - first
-    rows = np.repeat(np.arange(len(users)), np.diff(own.indptr))
+    found, first, times = np.unique(drawn[order], return_index=True, return_counts=True)
+    number = np.full(X.shape[1], -1, np.int32)  # of each item among those that are found
+    number[found] = np.arange(len(found))
+    of = number[own.indices]
+    met = np.flatnonzero(of >= 0)
+    rows, of = np.searchsorted(own.indptr, met, "right") - 1, of[met]
     # The places of each item among the drawn ones, one after another.
-    places = np.arange(times.sum()) + np.repeat(first - (np.cumsum(times) - times), times)
-    return np.repeat(rows, times), order[places]
+    each, start = times[of], first[of]
+    places = np.arange(each.sum()) + np.repeat(start - (np.cumsum(each) - each), each)
+    return np.repeat(rows, each), order[places]

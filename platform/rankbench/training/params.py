@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rankbench.core.errors import require
 from rankbench.core.params import Choice, Fixed, Range, param
 from rankbench.fitting.stopping import Stopping
+from rankbench.training.schedule import WAIT
 
 
 def _sampled(p: TrainingParams) -> bool:
@@ -45,8 +46,8 @@ class TrainingParams(Stopping):
     )
     shared_negatives: bool = param(
         False,
-        "whether all rows of a batch share their negatives, drawn from all items unless sampler says otherwise: faster, but "
-        "not as in the papers",
+        "whether all rows of a batch share their negatives, other than those that the sampler does not draw for a row: faster, "
+        "but not as in the papers",
         Choice(False, True),
         used=lambda p: _sampled(p) and p.sampler != "in-batch",
     )
@@ -79,7 +80,7 @@ class TrainingParams(Stopping):
     decay: Literal["gradient", "batch", "batch-negatives", "layer-0"] = param(
         "gradient",
         "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch: the scored vectors of its "
-        "positives, those of its negatives too, or the learned vectors of both before any layer",
+        "positives, those of its drawn negatives too, or the learned vectors of both before any layer",
         Fixed("gradient"),
         used=lambda p: p.weight_decay > 0,
     )
@@ -145,14 +146,17 @@ class TrainingParams(Stopping):
         return self.schedule == "plateau"
 
     def sampler_for(self, usual: str | None) -> str | None:
-        """The sampler of a loss whose `usual` one this is. Shared negatives are drawn from all items, as the kernels need."""
-        if self.sampler != "auto":
-            return self.sampler
-        return "uniform-all" if self.shared_negatives else usual
+        """The sampler of a loss whose `usual` one this is; over the catalogue, it says which items count."""
+        return usual if self.sampler == "auto" else self.sampler
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.sampler != "in-batch" or self.batch_size > 1, "sampler=in-batch needs batch_size >= 2, got 1")
+        require(
+            self.schedule != "plateau" or not 0 < self.patience <= WAIT + 1,
+            f"schedule=plateau halves the rate after {WAIT + 1} evaluations without improvement, and patience={self.patience} "
+            f"ends the fit before: use patience >= {WAIT + 2}, or 0",
+        )
         require(
             self.objective == "sampled"
             or (self.sampler in ("auto", "uniform-all", "uniform-other") and not self.shared_negatives),

@@ -26,7 +26,7 @@ class SharedScores(SampledScores):
 
     @property
     def n(self) -> float:
-        return len(self.by_row.items) - self.by_row.left_out
+        return len(self.by_row.items) - (self.by_row.left_out and self.by_row.instead is None)
 
     def logsumexp(self, tau: float = 1.0) -> Tensor:
         return self.by_user.logsumexp(tau)
@@ -50,7 +50,8 @@ class SharedScores(SampledScores):
         return self.by_user.mean_softplus_of_sigmoid(square, slope, shift, inner)
 
     def tilted(self, tau: float, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-        return self.by_user.tilted(tau, users, take_rows(items, self.drawn))
+        instead = self.by_user.instead and take_rows(items, self.by_user.instead.ids)
+        return self.by_user.tilted(tau, users, take_rows(items, self.drawn), instead)
 
     def detached(self) -> SharedScores:
         sides = {"by_row": self.by_row.detached(), "by_user": self.by_user.detached(), "drawn": self.drawn}

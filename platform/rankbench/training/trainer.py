@@ -116,17 +116,13 @@ class Trainer:
 
     def _sampler(self) -> NegativeSampler | None:
         p, kind = self.p, self.loss.sampler
-        if p.objective == "catalogue" and self._catalogue_kind() == "uniform-other":
+        if p.objective == "catalogue" and p.sampler_for(kind) == "uniform-other":
             require_other_items(self.X)
         if kind is None or p.objective == "catalogue":
             return None
         kind = p.sampler_for(kind)
         shared = p.shared_negatives or kind == "in-batch"
         return NegativeSampler(self.X, kind, p.n_negatives, shared, p.popularity_power, self.device)
-
-    def _catalogue_kind(self) -> str | None:
-        """Which items count in a loss over the catalogue, by the name of their sampler."""
-        return self.loss.sampler if self.p.sampler == "auto" else self.p.sampler
 
     def _generator(self, *purpose: str | int) -> torch.Generator:
         return torch.Generator().manual_seed(int(stream(self.seed, "torch", *purpose).integers(2**62)))
@@ -210,7 +206,7 @@ class Trainer:
         part, share = self._own_part(batch)
         users, items, every_item = self.learner.rows(np.unique(part.users), touched, read)
         if catalogue:
-            left_out = self._catalogue_kind() == "uniform-other"
+            left_out = p.sampler_for(loss.sampler) == "uniform-other"
             s = catalogue_scores_of(loss, part, users, items.vectors, self.X, left_out, p.temperature)
         else:
             if read is not None:

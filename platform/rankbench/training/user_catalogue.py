@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
 from rankbench.core.devices import compiled
@@ -26,12 +27,23 @@ _LARGEST_EXPONENT = 40.0  # exponents up to this size need no shift, in float32 
 _SMALLEST = 1e-30  # a sum whose terms, and their products with gradients, are normal numbers in float32
 
 
+class Instead(NamedTuple):
+    """Items that count for single users in the place of others: their scores `values` (t,), the users they count for, `group`
+    (t,) int64, and their indices `ids` (t,) int64.
+    """
+
+    values: Tensor
+    group: Tensor
+    ids: Tensor
+
+
 @dataclass
 class UserCatalogue:
     """The scores of `users` (m, d) with `items` (n_items, d); row b of the batch belongs to user `of[b]`, (B,) int64.
 
     `own` are the scores of the users' own items. With `left_out`, these items do not count, except in `kth_largest`; `indptr`
-    and `indices` then list them, in ascending order per user. `largest` is a bound of the scores' sizes, if one is known.
+    and `indices` then list them, in ascending order per user. `instead` has items that count in their place.
+    `largest` is a bound of the scores' sizes, if one is known.
     """
 
     users: Tensor
@@ -42,6 +54,7 @@ class UserCatalogue:
     indices: np.ndarray
     left_out: bool
     largest: float | None = None
+    instead: Instead | None = None
     _thresholds: dict[int, Tensor] = field(default_factory=dict)
 
     @property
@@ -57,7 +70,7 @@ class UserCatalogue:
             return _plain_logsumexp(self.users, self.items, tau, self._left_out())[self.of]
         # The largest score would do for the bound, but it takes a pass of its own.
         shift = None if self.bound / tau <= _LARGEST_EXPONENT else self._largest_that_counts() / tau
-        sums = self._sum(EXP, shift, 1 / tau).log()
+        sums = self._with_instead(self._sum(EXP, shift, 1 / tau), lambda s, shift=0.0: (s / tau - shift).exp(), shift).log()
         return (sums if shift is None else sums + shift)[self.of]
 
     @property
@@ -65,7 +78,9 @@ class UserCatalogue:
         """A bound of the scores' sizes."""
         if self.largest is not None:
             return self.largest
-        return float(self.users.detach().norm(dim=1).max() * self.items.detach().norm(dim=1).max())
+        bound = float(self.users.detach().norm(dim=1).max() * self.items.detach().norm(dim=1).max())
+        further = None if self.instead is None else self.instead.values.detach().abs()
+        return bound if further is None or not len(further) else max(bound, float(further.max()))
 
     def moments(self) -> tuple[Tensor, Tensor]:
         n = len(self.items)
@@ -75,19 +90,21 @@ class UserCatalogue:
             return (total / n)[self.of], (squares / n)[self.of]
         values, group, counts = self.own.values, self.own.group, self._counts()
         total, squares = total.index_add(0, group, -values), squares.index_add(0, group, -values.square())
+        total, squares = self._with_instead(total, lambda s: s), self._with_instead(squares, torch.square)
         return (total / counts)[self.of], (squares / counts)[self.of]
 
     def mean_softplus(self, shift: Tensor | float = 0.0) -> Tensor:
-        return self._mean(SOFTPLUS, shift)
+        return self._mean(SOFTPLUS, shift, softplus)
 
     def mean_relu(self, shift: Tensor | float = 0.0) -> Tensor:
-        return self._mean(RELU, shift)
+        return self._mean(RELU, shift, torch.relu)
 
     def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
         shift = self._of_users(shift)
         if compiled(self.users.device):
             # The kernel adds up the powers themselves, which are all too small where every score is far below the shift.
             sums = self._sum(SIGMOID_POWER, shift, 1 / inner, 1 / tau)
+            sums = self._with_instead(sums, lambda s, shift: (logsigmoid(s / inner - shift) / tau).exp(), shift)
             if sums.detach().amin() > _SMALLEST:
                 return sums.log()[self.of]
 
@@ -95,35 +112,62 @@ class UserCatalogue:
             return torch.logsumexp(without(logsigmoid(users @ self.items.T / inner - shift[:, None]) / tau, own), dim=1)
 
         parts = parts_of(self.users, len(self.items), self._left_out())
-        logs = [checkpoint(part, self.users[rows], shift[rows], own, use_reentrant=False) for rows, own in parts]
-        return torch.cat(logs)[self.of]
+        logs = torch.cat([checkpoint(part, self.users[rows], shift[rows], own, use_reentrant=False) for rows, own in parts])
+        if self.instead is not None:
+            values, group = self.instead.values, self.instead.group
+            further = logsigmoid(values / inner - shift[group]) / tau
+            top = logs.detach().scatter_reduce(0, group, further.detach(), "amax")
+            logs = top + (logs - top).exp().index_add(0, group, (further - top[group]).exp()).log()
+        return logs[self.of]
 
     def sum_sigmoid(self, shift: Tensor, inner: float = 1.0) -> Tensor:
-        return self._sum(SIGMOID, self._of_users(shift), 1 / inner)[self.of]
+        shift = self._of_users(shift)
+        sums = self._sum(SIGMOID, shift, 1 / inner)
+        return self._with_instead(sums, lambda s, shift: torch.sigmoid(s / inner - shift), shift)[self.of]
 
     def mean_softplus_of_sigmoid(self, square: float, slope: Tensor, shift: Tensor, inner: float = 1.0) -> Tensor:
-        sums = self._sum(SOFTPLUS_OF_SIGMOID, self._of_users(shift), 1 / inner, slope, square)
+        def of_sigmoid(s: Tensor, shift: Tensor) -> Tensor:
+            share = torch.sigmoid(s / inner)
+            return softplus(square * share.square() + slope * share - shift)
+
+        shift = self._of_users(shift)
+        sums = self._with_instead(self._sum(SOFTPLUS_OF_SIGMOID, shift, 1 / inner, slope, square), of_sigmoid, shift)
         return (sums / self._counts())[self.of]
 
-    def tilted(self, tau: float, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-        """By longer vectors: s / tau + a · c is the product of (u / tau, a) and (v, c)."""
+    def tilted(self, tau: float, users: Tensor, items: Tensor, instead: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """By longer vectors: s / tau + a · c is the product of (u / tau, a) and (v, c). `instead` (t, d) are the vectors c of
+        the items that count in the place of others.
+        """
         users = users[self._first_rows()]
         both = torch.cat([self.users / tau, users], dim=1), torch.cat([self.items, items], dim=1)
-        return self._with(*both).logsumexp(), self._with(users, items).logsumexp()
+        scores = tilt = None
+        if self.instead is not None and instead is not None:
+            tilt = (users[self.instead.group] * instead).sum(dim=1)
+            scores = self.instead.values / tau + tilt
+        return self._with(*both, scores).logsumexp(), self._with(users, items, tilt).logsumexp()
 
     def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         parts = self.users.split(max(1, PART // len(self.items)))
         sums = torch.cat([checkpoint(_summed, function, part, self.items, use_reentrant=False) for part in parts])
         if self.left_out:
             sums = sums.index_add(0, self.own.group, -function(self.own.values))
-        return (sums / self._counts())[self.of]
+        return (self._with_instead(sums, function) / self._counts())[self.of]
 
     def detached(self) -> UserCatalogue:
-        own = self.own._replace(values=self.own.values.detach())
-        return replace(self, users=self.users.detach(), items=self.items.detach(), own=own)
+        own, instead = (each and each._replace(values=each.values.detach()) for each in (self.own, self.instead))
+        return replace(self, users=self.users.detach(), items=self.items.detach(), own=own, instead=instead)
 
-    def _with(self, users: Tensor, items: Tensor) -> UserCatalogue:
-        return replace(self, users=users, items=items, largest=None, _thresholds={})
+    def _with(self, users: Tensor, items: Tensor, values: Tensor | None) -> UserCatalogue:
+        instead = self.instead and self.instead._replace(values=values)
+        return replace(self, users=users, items=items, largest=None, instead=instead, _thresholds={})
+
+    def _with_instead(self, sums: Tensor, function: Callable[..., Tensor], shift: Tensor | None = None) -> Tensor:
+        """Sums (m,) per user, with `function(s, shift)` of the scores s of the items that count in the place of others."""
+        if self.instead is None:
+            return sums
+        group = self.instead.group
+        each = function(self.instead.values, *([] if shift is None else [shift[group]]))
+        return sums.index_add(0, group, each)
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         parts = self.users.split(max(1, PART // len(self.items)))
@@ -135,11 +179,13 @@ class UserCatalogue:
 
     def _counts(self) -> Tensor:
         """Number of items that count, per user."""
-        own = np.diff(self.indptr) if self.left_out else np.zeros(len(self.indptr) - 1)
+        own = np.diff(self.indptr) if self.left_out and self.instead is None else np.zeros(len(self.indptr) - 1)
         return on_device(len(self.items) - own, self.users.device).to(self.users)
 
-    def _mean(self, kind: int, shift: Tensor | float) -> Tensor:
-        return (self._sum(kind, self._of_users(shift)) / self._counts())[self.of]
+    def _mean(self, kind: int, shift: Tensor | float, function: Callable[[Tensor], Tensor]) -> Tensor:
+        shift = self._of_users(shift)
+        sums = self._with_instead(self._sum(kind, shift), lambda s, shift: function(s - shift), shift)
+        return (sums / self._counts())[self.of]
 
     def _of_users(self, shift: Tensor | float) -> Tensor:
         """The shift per user (m,) from one per row (B,), which is equal for all rows of a user, or for all."""
@@ -162,7 +208,12 @@ class UserCatalogue:
         return (self.indptr, self.indices) if self.left_out else None
 
     def _largest_that_counts(self) -> Tensor:
-        return _largest_of_others(self.users, self.items, self._left_out()) if self.left_out else self._largest(1)
+        if not self.left_out:
+            return self._largest(1)
+        found = _largest_of_others(self.users, self.items, self._left_out())
+        if self.instead is None:
+            return found
+        return found.scatter_reduce(0, self.instead.group, self.instead.values.detach(), "amax")
 
     def _largest(self, k: int) -> Tensor:
         if k not in self._thresholds:
