@@ -190,7 +190,7 @@ def shared_task(X: sp.csr_array, rounds: int) -> None:
             ours = trainer(X, "sl", tau=TAU, sampler="in-batch", include_positive=True)
             kind = f"the other {BATCH - 1:,} of the batch"
         else:
-            ours = trainer(X, name, tau=TAU, n_negatives=n, shared_negatives=True)
+            ours = trainer(X, name, tau=TAU, n_negatives=n, shared_negatives=True, sampler="uniform-all")
             kind = f"{n:,} negatives shared by the batch"
         compare(f"{title}, {kind}", ours, PlainShared(ours, n, name), (20, 5), rounds)
 

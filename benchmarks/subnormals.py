@@ -28,9 +28,16 @@ from rankbench.training.trainer import Trainer
 
 LONG = {"embedding_dim": 64, "batch_size": 1024, "init": "normal", "init_scale": 1.0, "learning_rate": 0.1}
 TASKS = {
-    "llpauc": {"n_negatives": 1024, "shared_negatives": True, "alpha": 0.6, "beta": 0.9, "init_scale": 0.01},
+    "llpauc": {
+        "n_negatives": 1024,
+        "shared_negatives": True,
+        "sampler": "uniform-all",
+        "alpha": 0.6,
+        "beta": 0.9,
+        "init_scale": 0.01,
+    },
     "bpr": {"n_negatives": 1},
-    "sl": {"n_negatives": 1024, "shared_negatives": True, "tau": 0.1},
+    "sl": {"n_negatives": 1024, "shared_negatives": True, "sampler": "uniform-all", "tau": 0.1},
 }
 
 

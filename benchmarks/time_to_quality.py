@@ -30,7 +30,13 @@ from rankbench.losses.spec import registered as losses
 from rankbench.training.steps import steps
 
 DIM, BATCH, NEGATIVES = 64, 1024, 1024
-SAMPLED = {"n_negatives": NEGATIVES, "batch_size": BATCH, "shared_negatives": True, "learning_rate": 0.01}
+SAMPLED = {
+    "n_negatives": NEGATIVES,
+    "batch_size": BATCH,
+    "shared_negatives": True,
+    "sampler": "uniform-all",
+    "learning_rate": 0.01,
+}
 CATALOGUE = {"objective": "catalogue", "learning_rate": 0.1, "schedule": "cosine"}
 WAYS = {
     "sampled, row-adam": SAMPLED | {"optimizer": "row-adam"},
