@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fits import of_each_row
+from fits import of_each_row, trainer_of
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
@@ -194,3 +194,9 @@ def test_a_user_with_all_items_but_one_gets_that_one():
     found = NegativeSampler(X, "uniform-other", 30, shared=False).draw(0, 1, 0, np.array([0]), np.array([5]))
     assert_array_equal(found.items, np.full((1, 30), 137))
     assert_array_equal(found.logq, [[0.0]])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("loss", "kind"), [("sl", "uniform-other"), ("infonce", "uniform-all")])
+def test_sharing_does_not_change_what_is_drawn(X, loss, kind, shared):
+    assert trainer_of(X, loss, shared_negatives=shared).sampler.kind == kind

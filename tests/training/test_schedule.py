@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
-from fits import driven, interactions
+from fits import driven, interactions, params
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import ConfigError
 from rankbench.training.schedule import LOWEST, WAIT, Schedule
 from rankbench.training.trainer import Trainer
 
@@ -97,6 +98,14 @@ def test_a_cosine_falls_in_every_step_and_a_warm_up_rises_in_every_step():
     assert (np.diff(plain) < 0).all()
     rise = np.minimum(1, np.arange(1, 41) / 15)
     np.testing.assert_allclose(factors, rise * plain, rtol=1e-12)
+
+
+@pytest.mark.parametrize("patience", range(1, WAIT + 2))
+def test_a_plateau_that_patience_ends_before_it_slows_the_fit_is_refused(patience):
+    with pytest.raises(ConfigError, match=rf"after 4 evaluations .*patience={patience} ends the fit before: use patience >= 5"):
+        params("bpr", schedule="plateau", patience=patience)
+    for enough in (0, WAIT + 2):
+        assert params("bpr", schedule="plateau", patience=enough).training.patience == enough
 
 
 def test_a_plateau_ends_when_the_rate_is_down_to_its_floor():
