@@ -135,7 +135,9 @@ def test_what_cannot_be_measured_is_refused(shop, environment, tmp_path):
         (listed(("a", "x3", 1)), {}, r"only 1 of the 4 measured users have a list; --allow-missing counts the others as 0"),
         (listed(("e", "x3", 1)), {}, r"none of the 4 measured users has a list"),
         (good, {"metrics": ["auc", "ndcg@2"]}, r"metrics: auc needs the scores of all items"),
-        (good, {"metrics": "ndcg@7"}, r"cutoffs: 7 is more than the 6 items of shop"),
+        (good, {"metrics": "ndcg@7"}, r"^metrics: 7 is more than the 6 items of shop"),
+        (good, {"cutoffs": [2, 7]}, r"^cutoffs: 7 is more than the 6 items of shop"),
+        (good, {"cutoffs": (10, 20, 50)}, r"^the default of cutoffs: 50 is more than the 6 items of shop"),
         (good, {"on": "valid", "fit_on": "train+valid"}, r"what was fitted on train\+valid cannot be measured on valid"),
         (good, {"on": "train"}, r"on: expected test or valid, got 'train'"),
         (listed(("a", "x3", 1), ("a", "x9", 2)), {}, r"lists: row 1 from 0: item 'x9' is not among the items of shop"),
@@ -145,6 +147,17 @@ def test_what_cannot_be_measured_is_refused(shop, environment, tmp_path):
             rb.evaluate(shop, lists, **({"metrics": "ndcg", "cutoffs": 2} | about), environment=environment)
     allowed = rb.evaluate(shop, good[:1], metrics="hit", cutoffs=2, allow_missing=True, environment=environment)
     assert allowed.metrics["hit@2"].mean == 0.25
+
+
+def test_the_preparation_of_data_shows_its_progress(environment, tmp_path):
+    pairs = [(user, item) for user in range(8) for item in range(9) if (user + item) % 3]
+    (tmp_path / "raw.csv").write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in pairs), encoding="utf-8")
+    (tmp_path / "toy.yaml").write_text("{name: toy, source: {file: raw.csv}}", encoding="utf-8")
+    lists = pd.DataFrame([(user, item, item) for user in range(8) for item in range(9)], columns=["user", "item", "rank"])
+    about = {"metrics": "hit@2", "environment": environment, "progress": lambda *how_far: said.append(how_far)}
+    said = []
+    rb.evaluate(str(tmp_path / "toy.yaml"), lists, **about)
+    assert said == [("read", len(pairs), None)]
 
 
 def test_ids_of_one_kind_are_not_those_of_another(environment):

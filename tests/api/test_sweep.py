@@ -265,6 +265,19 @@ def test_a_row_without_a_finished_final_run_or_with_other_data_is_refused(result
         winner(rb.Results(made.folder, replace(made.stored, chosen=None)), "EASE", "my-shop", environment)
 
 
+def test_the_data_of_a_row_are_prepared_with_progress(results, monkeypatch):
+    made, environment = results
+
+    def prepare_anew(card, environment, progress):
+        progress("read", 1, None)
+        return prepare(card, environment)
+
+    monkeypatch.setattr(sys.modules[winner.__module__], "prepare", prepare_anew)  # rb.fit_from is the function
+    phases = set()
+    rb.fit_from(made, "EASE", dataset="my-shop", environment=environment, progress=lambda phase, done, total: phases.add(phase))
+    assert "read" in phases
+
+
 def test_the_command_fits_the_winning_row_and_says_on_what(results, monkeypatch, tmp_path, capsys):
     made, environment = results
     monkeypatch.setenv("RANKBENCH_DATA", str(environment.data))

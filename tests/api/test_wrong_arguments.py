@@ -101,6 +101,8 @@ def test_a_generator_of_models_and_an_arrow_table_of_interactions_are_taken(mode
             "datasets: expected names or patterns, got DataFrame; write",
         ),
         (lambda m, e: rb.leaderboard(datasets=5, environment=e), "datasets: expected names or patterns, got int; write a card"),
+        (lambda m, e: rb.leaderboard(datasets=[], environment=e), "datasets: give at least one, or leave it out for all"),
+        (lambda m, e: m.evaluate(metrics="mrr", environment=e), "^the default of cutoffs: 50 is more than the 25 items"),
         (lambda m, e: rb.leaderboard("esae", environment=e), "^methods: unknown name 'esae'; did you mean ease"),
         (lambda m, e: rb.leaderboard(metric="ndcg", environment=e), "^metric: write ndcg with a cutoff"),
         (lambda m, e: rb.leaderboard(budget=3, environment=e), "budget: expected a time such as 30s or 2m, got 3"),

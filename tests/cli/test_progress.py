@@ -35,6 +35,26 @@ def test_a_short_run_says_nothing_on_the_way(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["data", "describe", "toy.yaml"],
+        ["data", "export", "toy.yaml"],
+        ["run", "toy.yaml", "popularity", "--cutoffs", "99", "--no-track"],  # refused once the data are there
+        ["evaluate", "toy.yaml", "lists.csv", "--no-track"],
+        ["run", "toy.yaml", "ease", "--dry-run", "--nodes", "4x16x128GB@10"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_the_preparation_of_data_shows_its_progress(words, home, monkeypatch, capsys):
+    pairs = [(user, item) for user in range(8) for item in range(9) if (user + item) % 3]
+    (home / "raw.csv").write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in pairs), encoding="utf-8")
+    (home / "toy.yaml").write_text("{name: toy, source: {file: raw.csv}}", encoding="utf-8")
+    monkeypatch.setattr(phases, "LINE_EVERY", 0.0)
+    _main(words)
+    assert capsys.readouterr().err.startswith(f"read {len(pairs)} after 0:0")
+
+
 def test_a_failed_trial_begins_with_its_cause(environment, capsys):
     config = configure("bpr", {}, arm="BPR, 64")
     job = Job(load_card("synthetic", environment), (config,), stage="search")

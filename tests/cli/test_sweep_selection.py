@@ -69,6 +69,19 @@ def test_a_dataset_that_is_not_available_does_not_stop_the_others(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_where_nothing_is_chosen_nothing_is_fitted_twice(capsys):
+    def stages(*words):
+        found = planned(capsys, "--datasets", "toy-a,toy-held-out", "--methods", "bpr,ease", "epochs=1", *words)
+        return [stage["name"] for stage in found["stages"]], found["notes"]
+
+    names, notes = stages("--search", "none", "patience=0")
+    assert names == ["final"] and "toy-held-out: without bpr: only methods with fold-in score held-out users" in notes
+    for words in (["--search", "none", "patience=1"], ["--search", "none", "patience=0", "lam={grid: [1, 5]}"]):
+        assert stages(*words)[0] == ["search", "final"]  # when a fit ends, or a parameter, is chosen on validation
+    Path("q.yaml").write_text("{name: q, datasets: [toy-a], arms: [{method: ease}]}", encoding="utf-8")
+    assert [stage["name"] for stage in planned(capsys, "q.yaml")["stages"]] == ["search", "final"]
+
+
 def test_methods_that_cannot_score_held_out_users_are_left_out_of_the_plan(capsys):
     plan = planned(capsys, "--datasets", "toy-a,toy-held-out", "--methods", "bpr,ease", "epochs=1")
     assert [(row["dataset"], row["model"]) for row in plan["rows"]] == [
@@ -77,8 +90,9 @@ def test_methods_that_cannot_score_held_out_users_are_left_out_of_the_plan(capsy
         ("toy-held-out", "ease"),
     ]
     assert "toy-held-out: without bpr: only methods with fold-in score held-out users" in plan["notes"]
-    assert _main(["sweep", "--datasets", "toy-held-out", "--methods", "bpr", "--dry-run"]) == 2
-    assert "its methods score only users they were fitted on" in capsys.readouterr().err
+    for more in ([], ["--search", "none", "patience=0"]):
+        assert _main(["sweep", "--datasets", "toy-held-out", "--methods", "bpr", *more, "--dry-run"]) == 2
+        assert "its methods score only users they were fitted on" in capsys.readouterr().err
 
 
 def test_options_select_from_a_file(home, capsys):
@@ -102,6 +116,12 @@ def test_options_select_from_a_file(home, capsys):
         (["--datasets", "toy-a", "--methods", "ease", "lamb=3"], "params.lamb: none of the methods has this parameter"),
         (["--datasets", "toy-a", "--methods", "ease", "--metric", "ndgc@20"], "ndgc"),
         (["lam=3", "--datasets", "toy-a"], "give an experiment file, or --datasets and --methods"),
+        (["--datasets", "", "--methods", "ease"], "--datasets: expected names separated by commas, such as a,b, got ''"),
+        (["demo", "--datasets", ""], "--datasets: expected names separated by commas, such as a,b, got ''"),
+        (["--datasets", "toy-a", "--methods", "ease,,ials"], "--methods: expected names separated by commas"),
+        (["--datasets", "toy-a", "--methods", "ease", "--search", ""], "search.ranges: expected 'none' or 'registry'"),
+        (["--datasets", "toy-a", "--methods", "ease", "--metric", ""], "search.choose.metric: write it with a cutoff"),
+        (["--datasets", "toy-a", "--methods", "ease", "--search", "none", "cutoffs=[500]"], "cutoffs: 500 is more than the"),
     ],
 )
 def test_a_wrong_selection_is_one_line(words, message, capsys):

@@ -1,5 +1,6 @@
 """Cards: the product's own all validate, and a mistake in one is named by file, key and nearest right word."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +103,20 @@ def test_an_unknown_dataset_gets_the_nearest_name(environment):
         load_card("gowala", environment)
     with pytest.raises(ConfigError, match=r"no/such\.yaml: no such dataset card"):
         load_card("no/such.yaml", environment)
+
+
+def test_a_file_of_interactions_in_the_place_of_a_card_is_to_be_imported(tmp_path, environment, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my clicks.csv").write_text("user,item\n1,2\n", encoding="utf-8")
+    (tmp_path / "clicks").mkdir()
+    for given in ("'my clicks.csv'", "'./my clicks.csv'", "clicks", "./clicks", "missing.csv", "no/such.csv"):
+        with pytest.raises(ConfigError, match=re.escape(f"`rankbench data import {given}` writes a card")) as refused:
+            load_card(given.strip("'"), environment)
+        assert "\n" not in str(refused.value)
+    for given in ("clickz", "no/such.yaml"):
+        with pytest.raises(ConfigError) as refused:
+            load_card(given, environment)
+        assert "import" not in str(refused.value)
 
 
 def test_a_card_of_ones_own_wins_over_the_products(tmp_path, environment):

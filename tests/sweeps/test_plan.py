@@ -229,7 +229,7 @@ def test_a_chosen_setting_cannot_end_by_the_part_that_it_is_fitted_on(environmen
     [("constant", {"epochs": 3, "patience": 0}, "train+valid"), ("cosine", {}, "train"), ("plateau", {}, "train")],
 )
 def test_the_length_that_a_search_finds_is_used_unless_it_changes_the_learning_rates(environment, schedule, kept, part):
-    planned = plan_of(environment, {"method": "bpr", "params": EARLY | {"schedule": schedule}})
+    planned = plan_of(environment, {"method": "bpr", "params": EARLY | {"schedule": schedule, "patience": 5}})
     (unit,), (card,) = planned.search, planned.cards
     record = SimpleNamespace(method="bpr", arm="bpr", params=unit.job.configs[0].flat, id="r", iterations=3)
     (setting,) = final_settings({(card.name, "bpr"): record}, card, planned.spec)

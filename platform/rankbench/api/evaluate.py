@@ -10,9 +10,10 @@ from typing import Any, Literal
 import pandas as pd
 
 from rankbench.api.dataset import card_of
+from rankbench.api.display import fit_display
 from rankbench.api.execution import only_card_changes
 from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
-from rankbench.api.record_run import RecordedRun, chosen_metrics, send, sink_of_runs, write
+from rankbench.api.record_run import RecordedRun, chosen_metrics, require_cutoffs_within, send, sink_of_runs, write
 from rankbench.core.environment import Environment, given_environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.files import require_writable
@@ -21,16 +22,17 @@ from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.cards import load_card
 from rankbench.data.lists import lists_of
 from rankbench.data.prepare import prepare
-from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, argument_of, metric_set, require_within
 from rankbench.evaluation.summary import Interval
 from rankbench.experiment.evaluation import Evaluation
+from rankbench.experiment.fit import Progress
 from rankbench.experiment.measure_lists import measure_lists
 from rankbench.experiment.options import ListOptions
 from rankbench.experiment.outcome import Outcome
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Leaderboard
 from rankbench.schema.shared_sweeps import claimed_run
-from rankbench.sweeps.views.phases import err
+from rankbench.sweeps.views.phases import err, phase_progress
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.record import per_user_table
@@ -48,6 +50,7 @@ def evaluate(
     allow_missing: bool = False,
     seed: int = 0,
     environment: Environment | None = None,
+    progress: Progress | bool = True,
 ) -> Evaluation:
     """Measure lists of recommendations that another program made, by the split, metrics and intervals of our own methods.
 
@@ -56,18 +59,23 @@ def evaluate(
     there are both, the rank orders a list; of items with equal scores, the one with the lower id goes first, as in our own
     rankings. Items of a user's history are left out before lists are cut. A measured user without a list counts as 0; with
     `allow_missing`, more than half of them may. `fit_on` says what the other program was fitted on: for test, by default what
-    the protocol says. What was done with users and items is in `notes` of the result.
+    the protocol says. What was done with users and items is in `notes` of the result. `progress` is that of `fit`, while the
+    dataset is prepared.
 
     Raises DataError, with the file and row, for lists that cannot be used, and ConfigError for a metric such as auc that needs
     the scores of all items.
     """
     environment = given_environment(environment)
     require(name is None or isinstance(name, str), f"name: expected a text, got {name!r}")
-    data = prepare(card_of(dataset, environment), environment)
+    card = card_of(dataset, environment)
     several: Any = [[each] if isinstance(each, str | int) else [*each] for each in (metrics, cutoffs)]
+    wanted = metric_set(*several)
+    with fit_display(progress) as (on_progress, _):
+        data = prepare(card, environment, on_progress)
+    require_within(wanted, len(data.items), data.name, argument_of(wanted.k, several[0], several[1] != [*DEFAULT_CUTOFFS]))
     about: dict[str, Any] = {"on": on, "fit_on": fit_on, "seed": whole_number("seed", seed), "allow_missing": allow_missing}
     with pinned(available_cpus()):
-        record, columns, ids = measure_lists(lists_of(lists), data, metric_set(*several), name or "lists", **about)
+        record, columns, ids = measure_lists(lists_of(lists), data, wanted, name or "lists", **about)
     assert record.lists is not None
     return Evaluation(
         {name: Interval(each.mean, each.low, each.high) for name, each in record.metrics.items()},
@@ -94,7 +102,9 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     name = options.name or Path(options.lists).name.partition(".")[0]
     about: dict[str, Any] = {each: getattr(options, each) for each in ("on", "fit_on", "seed", "allow_missing", "seconds")}
     board = Leaderboard(options.leaderboard) if options.leaderboard else None
-    data, stored = prepare(card, environment), None
+    with phase_progress() as progress:
+        data, stored = prepare(card, environment, progress), None
+    require_cutoffs_within(metrics, options, len(data.items), data.name)
     if options.sweep is not None:
         stored, columns_of_sweep = sweep_for(options.sweep, data, options.on, environment)
         metrics = MetricSet(tuple(dict.fromkeys([*columns_of_sweep.names, *metrics.names])))
@@ -102,7 +112,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         with pinned(available_cpus()):
             record, columns, ids = measure_lists(lists_of(options.lists), data, metrics, name, **about)
     except ConfigError as error:  # of an argument, in the word of its option
-        raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|cutoffs|seconds): ", _as_option, str(error))) from None
+        raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|seconds): ", _as_option, str(error))) from None
     line = Foreign.of(record) if board else None
     if stored is not None:
         require_new_name(stored, record)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rankbench.api.display import fit_display
 from rankbench.api.fit import fit
 from rankbench.api.results import Results
 from rankbench.core.environment import Environment, given_environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.registry import nearest
 from rankbench.data.prepare import Dataset, prepare
-from rankbench.experiment.execution import Execution
+from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.fit import Progress
 from rankbench.experiment.fitted_model import Model
 from rankbench.experiment.job import MethodConfig, configure
@@ -47,7 +48,8 @@ def fit_from(
     otherwise as `fit`.
     """
     environment = given_environment(environment)
-    won = winner(sweep, row, dataset, environment)
+    with fit_display(progress) as (on_progress, _):
+        won = winner(sweep, row, dataset, environment, on_progress)
     how: dict[str, Any] = {"environment": environment, "progress": progress, "execution": execution, "workers": workers}
     return fit(won.data, won.record.method, **won.arguments(fit_on, seed), **how)
 
@@ -76,7 +78,13 @@ class Winner:
         return about | self.config(fit_on).flat
 
 
-def winner(sweep: str | Path | Results, row: str, dataset: str | None, environment: Environment) -> Winner:
+def winner(
+    sweep: str | Path | Results,
+    row: str,
+    dataset: str | None,
+    environment: Environment,
+    progress: Progress = ignore_progress,
+) -> Winner:
     """Return what the final run of `row` on `dataset` was. Raises ConfigError as `fit_from` does."""
     stored = sweep.stored if isinstance(sweep, Results) else find(str(sweep), environment)
     name, experiment = stored.about.id or str(sweep), stored.about.experiment
@@ -100,7 +108,7 @@ def winner(sweep: str | Path | Results, row: str, dataset: str | None, environme
     card = card_of(entry, environment, name)
     if card.split.seed != record.dataset.split_seed:
         card = card_of(with_split_seed(entry, record.dataset.split_seed), environment, name)
-    data = prepare(card, environment)
+    data = prepare(card, environment, progress)
     unchanged = data.fingerprint == record.dataset.fingerprint
     require(unchanged, f"{name}: the data of {dataset} have changed since; run the sweep again")
     return Winner(name, data, record, len(finished), tuple(changed_code([record])))

@@ -66,4 +66,5 @@ def _words(argument: str, given: str | Sequence[str]) -> list[str]:
     wrong = next((type(word).__name__ for word in words if not isinstance(word, str)), None)
     advice = "; write a card for data of your own (rankbench data import)" if argument == "datasets" else ""
     require(wrong is None, f"{argument}: expected names or patterns, got {wrong}{advice}")
+    require(bool(words) or isinstance(given, tuple), f"{argument}: give at least one, or leave it out for all")
     return words

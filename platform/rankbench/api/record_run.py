@@ -16,7 +16,14 @@ from rankbench.core.files import require_writable
 from rankbench.core.replica import CHECKSUMS
 from rankbench.data.cards import Card, load_card
 from rankbench.data.prepare import prepare
-from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set, require_within
+from rankbench.evaluation.metrics import (
+    DEFAULT_CUTOFFS,
+    DEFAULT_METRICS,
+    MetricSet,
+    argument_of,
+    metric_set,
+    require_within,
+)
 from rankbench.experiment.divergence import divergence
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, MethodConfig, configure
@@ -78,9 +85,10 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
         environment.results_store.require_writable()
     if options.spill is not None:
         require_writable(options.spill)
-    if options.cutoffs or options.metrics is not None:
-        n_items = prepare(card, environment).split.n_items
-        require_within(planned.metrics, n_items, card.name, "--cutoffs" if options.cutoffs else "--metrics")
+    if options.cutoffs is not None or options.metrics is not None:
+        with phase_progress() as progress:
+            n_items = prepare(card, environment, progress).split.n_items
+        require_cutoffs_within(planned.metrics, options, n_items, card.name)
     require_effect(config, options)
     part = options.fit_on or config.part_to_fit(card)
     job = Job(card, (config,), part, metrics=planned.metrics, dtype=options.dtype, seed=options.seed, curve=options.curve)
@@ -116,11 +124,17 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
 def chosen_metrics(options: MetricOptions) -> MetricSet:
     """The metrics that options name. Raises ConfigError for unknown ones, and for cutoffs without effect."""
     names = DEFAULT_METRICS if options.metrics is None else options.metrics.split(",")
-    metrics = metric_set(names, _cutoffs(options.cutoffs) if options.cutoffs else DEFAULT_CUTOFFS)
+    metrics = metric_set(names, DEFAULT_CUTOFFS if options.cutoffs is None else _cutoffs(options.cutoffs))
     own_cutoffs = all("@" in name or name == "auc" for name in names)
     problem = "--cutoffs: no effect, because each of --metrics has its own; leave one of them out"
-    require(not (options.cutoffs and own_cutoffs), problem)
+    require(options.cutoffs is None or not own_cutoffs, problem)
     return metrics
+
+
+def require_cutoffs_within(metrics: MetricSet, options: MetricOptions, n_items: int, dataset: str) -> None:
+    """Raise ConfigError, naming the option, if a cutoff is larger than the number of items of `dataset`."""
+    words = (options.metrics or "").split(",")
+    require_within(metrics, n_items, dataset, argument_of(metrics.k, words, options.cutoffs is not None, "--"))
 
 
 class LivePoints:

@@ -94,7 +94,8 @@ def save_fit(options: ModelOptions, planned: PlannedFit | None, environment: Env
 
 def _of_winner(options: ModelOptions, environment: Environment) -> PlannedFit:
     assert options.source is not None
-    won = winner(*options.source, options.dataset, environment)
+    with phase_progress() as progress:
+        won = winner(*options.source, options.dataset, environment, progress)
     require(options.dtype in (None, won.record.dtype), f"--dtype: the final run has {won.record.dtype}; leave it out")
     for name in won.changed:
         err.print(f"warning: {name} has changed since the sweep, so that the model may be another one")

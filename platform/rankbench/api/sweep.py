@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,13 @@ from rankbench.core.options import takes_options
 from rankbench.core.patterns import is_pattern
 from rankbench.core.plain import plain, plain_mapping, whole_number
 from rankbench.experiment import methods as known
-from rankbench.experiment.job import configure
 from rankbench.schema.datasets import Entry
-from rankbench.schema.experiment import NO_FILE, ArmSpec, ExperimentSpec, load_experiment, with_question
+from rankbench.schema.experiment import NO_FILE, ExperimentSpec, load_experiment, with_question
 from rankbench.schema.find import experiment_file
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.options import SweepOptions
 from rankbench.sweeps.placement import node_memory
-from rankbench.sweeps.request import SweepRequest
+from rankbench.sweeps.request import SweepRequest, without_idle_search
 from rankbench.sweeps.selection import by_name
 
 
@@ -122,8 +120,7 @@ def sweep(
         } | _arms(plain(methods))
         source = "sweep"
         spec = with_question(by_name(validate(ExperimentSpec, override(content, changes), source), environment, source))
-        # Without anything to choose, nothing needs to be fitted on train and measured on valid.
-        options = replace(options, chosen=options.chosen or not any(_is_searched(arm) for arm in spec.arms))
+        options = without_idle_search(options, spec)
     display = sweep_display(spec.search.choose.metric, progress)
     # Ray would show widgets of its own in a notebook, and complains where it cannot.
     logging.getLogger("ray.widgets").setLevel(logging.ERROR)
@@ -131,11 +128,6 @@ def sweep(
         warnings.filterwarnings("ignore", "IProgress not found")
         folder, _, _ = execute(SweepRequest(spec, source, environment, options), display)
     return Results(folder, read_sweep(folder))
-
-
-def _is_searched(arm: ArmSpec) -> bool:
-    """Whether validation decides something: the value of a parameter, or after how many iterations the fit ends."""
-    return bool(arm.searched) or configure(arm.method, arm.params, f"methods: {arm.label}").stopping is not None
 
 
 def _seeds(given: Any) -> list[int]:

@@ -125,7 +125,9 @@ def describe(
     if plot is not None:
         require_writable_file(plot)
     environment = Environment.from_env()
-    prepared = prepare(load_card(dataset, environment), environment, verify=verify)
+    card = load_card(dataset, environment)
+    with phase_progress() as progress:
+        prepared = prepare(card, environment, progress, verify)
     facts = facts_of(prepared) | {"verified": verify}
     if plot is not None:
         from rankbench.reports.draw import draw
@@ -252,7 +254,9 @@ def export(
     environment, changed = Environment.from_env(), only_card_changes(changes)
     card = load_card(dataset, environment, changed)
     folder = to or Path(card.name)
-    about = write(prepare(card, environment), folder, format, split, [dataset, *(changes or ())])
+    with phase_progress() as progress:
+        prepared = prepare(card, environment, progress)
+    about = write(prepared, folder, format, split, [dataset, *(changes or ())])
     if json:
         print_json(about | {"folder": str(folder)})
         return

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from rankbench.cli import candidates
-from rankbench.core.options import takes_options
+from rankbench.core.options import takes_options, words_of
 
 Command = Callable[..., Any]
 
@@ -34,11 +34,12 @@ def _declared(field: dataclasses.Field[Any], annotation: Any) -> tuple[Any, Any]
     """The default and the annotation of a field for typer."""
     about, default = dict(field.metadata), field.default
     positional, flags, complete = about.pop("argument", False), about.pop("flags", ()), about.pop("complete", None)
+    name = f"--{field.name.replace('_', '-')}"
     if parse := about.pop("parse", None):
         annotation, default = str | None, None
-        about["callback"] = lambda value: parse(value or "")
+        about["callback"] = lambda value: words_of(name, parse, () if value is None else (value,))
     if default is False and not flags:  # without a name of its own, a switch could also be turned off
-        flags = (f"--{field.name.replace('_', '-')}",)
+        flags = (name,)
     if complete:
         about["autocompletion"] = getattr(candidates, complete)
     return default, Annotated[annotation, typer.Argument(**about) if positional else typer.Option(*flags, **about)]

@@ -32,8 +32,8 @@ def show_plan(card: Card, config: MethodConfig, dtype: str, nodes: str, json: bo
 
     require_tiles(config)
     hardware = hardware_of(nodes, dtype)
-    size = Size.of(prepare(card, Environment.from_env()))
     with phase_progress() as progress:
+        size = Size.of(prepare(card, Environment.from_env(), progress))
         found = plan(size, dtype, hardware, partial(progress, "simulate"))
     if json:
         about = asdict(found)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, get_type_hints
+
+from rankbench.core.errors import ConfigError, require
 
 R = TypeVar("R")
 Make = Callable[[dataclasses.Field[Any], Any], tuple[Any, Any]]  # field and type → default and annotation
@@ -35,9 +37,24 @@ def lines_to_skip() -> Any:
     return option(False, "Leave out the lines of the store that cannot be read, and say which they are.")
 
 
-def comma_separated(text: str | None) -> list[str]:
-    """The words of an option such as --datasets a,b."""
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+def comma_separated(text: str) -> list[str]:
+    """The words of an option such as --datasets a,b. Raises ConfigError for an empty one."""
+    words = [word.strip() for word in text.split(",")]
+    require(all(words), f"expected names separated by commas, such as a,b, got {text!r}")
+    return words
+
+
+def words_of(option: str, parse: Callable[[str], list[str]], texts: Iterable[str]) -> list[str]:
+    """The words of all values of an option. Raises ConfigError, which names it, as `parse` does and for a value without any."""
+    words: list[str] = []
+    for text in texts:
+        try:
+            found = parse(text)
+        except ConfigError as error:
+            raise ConfigError(f"{option}: {error}") from None
+        require(bool(found), f"{option}: expected at least one name, got {text!r}")
+        words += found
+    return words
 
 
 def takes_options(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shlex
 from encodings.aliases import aliases
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
@@ -322,6 +324,7 @@ class Card(Strict):
 # Fields of splits that are left out of keys at these values, so that keys are those of the time before the field. The
 # fingerprint tells data with cold users apart.
 LATER = {"rank_valid": False, "cold_users": "drop", "repeats": "drop", "targets_by": "random"}
+CARDS = (".yaml", ".yml")
 ORIGIN = {"path", "reference", "changes"}  # fields that say where a card comes from, and not what it says
 
 
@@ -342,11 +345,15 @@ def load_card(dataset: str, environment: Environment, changes: dict[str, Any] | 
     if is_card_path(dataset):
         path = Path(dataset)
         if not path.is_file():
-            raise ConfigError(f"{dataset}: no such dataset card")
-        return read_card(path, changes)
+            raise ConfigError(f"{dataset}: no such dataset card{_import_hint(dataset)}")
+        try:
+            return read_card(path, changes)
+        except ConfigError as error:
+            raise ConfigError(f"{error}{_import_hint(dataset)}") from None
     cards = card_names(environment)
     if dataset not in cards:
-        raise ConfigError(f"unknown dataset {dataset!r}{nearest(dataset, cards)} (rankbench data list)")
+        known = f"{nearest(dataset, cards)} (rankbench data list)"
+        raise ConfigError(f"unknown dataset {dataset!r}{known}{_import_hint(dataset)}")
     card = read_card(cards[dataset], changes)
     if card.name != (changes or {}).get("name", dataset):
         raise ConfigError(f"{cards[dataset]}: name: {card.name}: a card in this folder must be named after its file, {dataset}")
@@ -355,7 +362,15 @@ def load_card(dataset: str, environment: Environment, changes: dict[str, Any] | 
 
 def is_card_path(dataset: str) -> bool:
     """Whether `dataset` is the path of a card file and not the name of a card."""
-    return dataset.endswith((".yaml", ".yml")) or "/" in dataset
+    return dataset.endswith(CARDS) or "/" in dataset
+
+
+def _import_hint(dataset: str) -> str:
+    """What to do with a file or folder of interactions where a card is expected; empty for what cannot be one."""
+    a_file = "/" in dataset or Path(dataset).suffix or os.path.exists(dataset)  # noqa: PTH110  False for a name that is too long
+    if dataset.endswith(CARDS) or not a_file:
+        return ""
+    return f"; `rankbench data import {shlex.quote(dataset)}` writes a card for interactions of your own"
 
 
 def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:

@@ -199,6 +199,15 @@ def require_better_if_larger(word: str, source: str) -> None:
     require(better_if_larger(word), problem)
 
 
+def argument_of(cutoff: int, metrics: Iterable[str], given: bool, dashes: str = "") -> str:
+    """The argument that the largest cutoff is from, for a message: `metrics` with cutoffs of their own, or cutoffs, which are
+    `given` or the default ones.
+    """
+    if any(word.strip().endswith(f"@{cutoff}") for word in metrics):
+        return f"{dashes}metrics"
+    return f"{dashes}cutoffs" if given else f"the default of {dashes}cutoffs"
+
+
 def require_within(wanted: MetricSet, n_items: int, dataset: str, source: str) -> None:
     """Raise ConfigError if a cutoff is larger than the number of items of `dataset`."""
     require(wanted.k <= n_items, f"{source}: {wanted.k} is more than the {n_items:,} items of {dataset}; give smaller cutoffs")

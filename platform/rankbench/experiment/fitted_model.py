@@ -27,7 +27,7 @@ from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.protocols.link_prediction import same_id
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import rank_all
-from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, measure, metric_set, require_within
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, argument_of, measure, metric_set, require_within
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.evaluation import Evaluation
@@ -268,7 +268,8 @@ class Model:
         known = dataset is None or isinstance(dataset, str | Path | Dataset)
         require(known, f"dataset: expected the name of a dataset or what rb.dataset returns, got {type(dataset).__name__}")
         chosen = (metrics, cutoffs) != (DEFAULT_METRICS, DEFAULT_CUTOFFS)
-        wanted = metric_set(_as_list(metrics, "a metric"), _as_list(cutoffs, "a cutoff"))
+        words, lengths = _as_list(metrics, "a metric"), _as_list(cutoffs, "a cutoff")
+        wanted = metric_set(words, lengths)
         require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         left = {"train": ("valid", "test"), "train+valid": ("test",)}.get(self.fit_on, ())
         require(on in left, f"a model fitted on {PARTS[self.fit_on]} cannot be measured on {on}")
@@ -287,7 +288,8 @@ class Model:
         train = data.split.fit_matrix(self.fit_on)
         require_fold_in((configure(self.method, self.params),), holdout, train, data.name)
         if chosen:
-            require_within(wanted, len(data.items), data.name, "cutoffs")
+            source = argument_of(wanted.k, words, lengths != [*DEFAULT_CUTOFFS])
+            require_within(wanted, len(data.items), data.name, source)
         with pinned(available_cpus()):
             ranking = rank_all(
                 lambda warm, rows: [_ranked(self.recommender, warm, wanted.k, wanted.auc, rows)],

@@ -22,7 +22,7 @@ from rankbench.data.prepare import Dataset
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import counts_of_users, means_by_history, rank_all
 from rankbench.evaluation.lists import ListCounts, rank_lists
-from rankbench.evaluation.metrics import MetricSet, measure, require_within
+from rankbench.evaluation.metrics import MetricSet, measure
 from rankbench.evaluation.ranking import Ranking
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.outcome import describe, now
@@ -59,7 +59,6 @@ def measure_lists(
     require(on == "test" or fit_on == "train", "fit_on: what was fitted on train+valid cannot be measured on valid")
     of_all = [each for each in metrics.names if MetricSet((each,)).auc]
     require(not of_all, f"metrics: {', '.join(of_all)} needs the scores of all items, which lists do not have; leave it out")
-    require_within(metrics, len(dataset.items), dataset.name, "cutoffs")
     try:
         arm = f"{checked_label(name)} {MARK}"
     except ValueError as error:

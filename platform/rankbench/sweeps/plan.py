@@ -176,12 +176,23 @@ def plan(
     unseeded = dict.fromkeys(config.arm or config.method for config in examples if not config.spec.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
+    left_out = unable_arms(examples, cards)
+    every_one = len(left_out) == len(cards) and all(len(arms) == len(spec.arms) for arms in left_out.values())
+    require(not every_one, f"{source}: its methods score only users they were fitted on, and its datasets hold users out")
+    by_arms: dict[str, list[str]] = defaultdict(list)
+    for name, arms in left_out.items():
+        by_arms[some(arms)].append(name)
+    why = "only methods with fold-in score held-out users"
+    final_notes += [f"{some(names)}: without {arms}: {why}" for arms, names in by_arms.items()]
     final = Plan(
         spec, tuple(declared), tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), not_available=not_available
     )
     if "search" in spec.model_fields_set and "choose" in spec.search.model_fields_set:
         for dataset in datasets:
             require_within(chooses, len(dataset.items), dataset.name, f"{source}: search.choose.metric")
+    if {"cutoffs", "metrics"} & spec.model_fields_set:
+        for dataset in datasets:
+            require_within(metrics, len(dataset.items), dataset.name, f"{source}: cutoffs")
     if use_chosen:
         lacking = [f"{name}: {arm.label}: no chosen setting, so it is left out" for name in (card.name for card in cards)
                    for arm in spec.arms if arm.label not in {each.arm for each in chosen[name]}]  # fmt: skip
@@ -193,18 +204,7 @@ def plan(
     notes += shared_rankings(candidates)
     notes += grace_beyond_the_end(examples, spec)
     able = {card.name: [config for config in candidates if can_score(config, card)] for card in cards}
-    left_out = unable_arms(examples, cards)
-    every_one = len(left_out) == len(cards) and all(len(arms) == len(spec.arms) for arms in left_out.values())
-    require(not every_one, f"{source}: its methods score only users they were fitted on, and its datasets hold users out")
-    by_arms: dict[str, list[str]] = defaultdict(list)
-    for name, arms in left_out.items():
-        by_arms[some(arms)].append(name)
-    why = "only methods with fold-in score held-out users"
-    notes += [f"{some(names)}: without {arms}: {why}" for arms, names in by_arms.items()]
     sizes = {dataset.name: Size.of(dataset) for dataset in datasets}
-    if {"cutoffs", "metrics"} & spec.model_fields_set:
-        for name, size in sizes.items():
-            require_within(metrics, size.items, name, f"{source}: cutoffs")
     search = [unit for card in cards for unit in units(card, sizes[card.name], able[card.name], spec, metrics, "search", cpus)]
     n_settings = sum(map(len, able.values()))
     if n_settings > len(search):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from rankbench.cluster.machine import Machine
 from rankbench.cluster.node_memory import NodeMemory
@@ -16,11 +17,13 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.extras import require_extra
 from rankbench.core.memory import available_memory
-from rankbench.core.options import comma_separated
+from rankbench.core.options import comma_separated, words_of
 from rankbench.core.threads import available_cpus
 from rankbench.experiment.execution import require_device
+from rankbench.experiment.job import configure
 from rankbench.experiment.methods import load_plugin
 from rankbench.schema.experiment import (
+    ArmSpec,
     ExperimentSpec,
     experiment_of_words,
     load_experiment,
@@ -34,6 +37,8 @@ from rankbench.sweeps.placement import node_memory
 from rankbench.sweeps.plan import Plan, plan
 from rankbench.sweeps.selection import by_name, of_methods
 from rankbench.sweeps.stand_in import stand_in
+
+O = TypeVar("O", bound=SweepOptions)
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class SweepRequest:
         """
         file, words = options.experiment, [*(options.changes or ())]
         words = [*words, *["final.pairs=all"] * options.all_pairs, *["search.extend=true"] * options.extend]
-        words += [f"search.ranges={options.search}"] if options.search else []
+        words += [f"search.ranges={options.search}"] if options.search is not None else []
         if options.address:
             host_and_port(options.address)
         node_memory(options.memory, options.address, "--memory")
@@ -79,20 +84,21 @@ class SweepRequest:
         spec, source = _experiment(file, words, options, environment)
         if options.arms:
             spec = of_arms(spec, options.arms, source)
+        how = options if file is not None else without_idle_search(options, spec)
         if not options.address:
             require_device(spec.resources.device)
         if options.stand_in is not None:
             spec = stand_in(spec, environment, options.stand_in, source)
         selections = {"--arms": options.arms, "--datasets": options.datasets, "--methods": options.methods}
         chosen = [(name, pattern) for name, patterns in selections.items() for pattern in patterns or ()]
-        by_metric = ["--metric", options.metric] if options.metric else []
+        by_metric = ["--metric", options.metric] if options.metric is not None else []
         changes = [*words, *(f"{name} {pattern!r}" for name, pattern in chosen), *([" ".join(by_metric)] if by_metric else [])]
         # What decides its results, without options such as the address of a cluster.
         repeated = ["rankbench", "sweep", *([str(file)] if file is not None else []), *words]
         repeated += [word for pair in (*chosen, *(("--plugin", each) for each in plugins)) for word in pair] + by_metric
         repeated += ["--chosen"] * options.chosen
         repeated += ["--stand-in", f"{options.stand_in:g}"] if options.stand_in is not None else []
-        return cls(spec, source, environment, options, tuple(changes), shlex.join(repeated))
+        return cls(spec, source, environment, how, tuple(changes), shlex.join(repeated))
 
     @property
     def address(self) -> str | None:
@@ -119,12 +125,25 @@ class SweepRequest:
         return plan(self.spec, self.environment, cpus, self.source, options.chosen, options.require_all)
 
 
+def without_idle_search(options: O, spec: ExperimentSpec) -> O:
+    """Return `options` that also skip the search of an experiment without a file if it has nothing to choose. Then nothing
+    needs to be fitted on train and measured on valid.
+    """
+    return replace(options, chosen=options.chosen or not any(map(_is_searched, spec.arms)))
+
+
+def _is_searched(arm: ArmSpec) -> bool:
+    """Whether validation decides something: the value of a parameter, or after how many iterations the fit ends."""
+    return bool(arm.searched) or configure(arm.method, arm.params, f"methods: {arm.label}").stopping is not None
+
+
 def _experiment(
     file: Path | None, words: Sequence[str], options: CommandOptions, environment: Environment
 ) -> tuple[ExperimentSpec, str]:
     """The experiment of a command, without patterns, and its name in error messages."""
-    values = assignments(words) | ({"search.choose.metric": options.metric} if options.metric else {})
-    datasets, methods = (comma_separated(",".join(given or ())) for given in (options.datasets, options.methods))
+    values = assignments(words) | ({"search.choose.metric": options.metric} if options.metric is not None else {})
+    datasets = words_of("--datasets", comma_separated, options.datasets or ())
+    methods = words_of("--methods", comma_separated, options.methods or ())
     if file is not None:
         path = experiment_file(file, environment)
         spec = by_name(load_experiment(path, values, load_plugin), environment, str(path))

@@ -103,6 +103,10 @@ class FitInNotebook(InNotebook):
         self._curve = [(row["seconds"], row["loss"]) for row in rows if "loss" in row]
         self.update()
 
+    def close(self) -> None:
+        if self._phases or self._curve:
+            super().close()
+
     def content(self) -> tuple[list[str], str]:
         return [*self._phases.values()], drawing({"loss": self._curve}, "training seconds", "loss")
 
