@@ -1,5 +1,6 @@
 """The collection: each line is held to its rule and its card, near-duplicates count once together, and a mistake is named."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -13,6 +14,7 @@ from rankbench.data.cards import card_names, load_card
 from rankbench.data.prepare import prepare
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import chosen_datasets, collection, sources
+from rankbench.leaderboard.explorer import explorer
 
 from .entries import entry
 
@@ -92,6 +94,17 @@ def test_a_source_counts_once_however_many_of_its_datasets_are_asked_for(tmp_pat
         found = Board(entries, "10s", "ndcg@20", sources=sources(mine)).ranking.weights
         given = [lines.get(name, f"own: {name}") for name in names]
         assert found.tolist() == pytest.approx([1 / given.count(source) for source in given])
+
+
+def test_a_dataset_that_is_called_as_the_source_of_another_is_not_merged_with_it(tmp_path, environment):
+    mine = own(tmp_path, environment, "datasets: {gowalla: {domain: x, split: random, source: lastfm}}\n")
+    entries = [entry(name, method, 0.1) for name in ("gowalla", "lastfm") for method in ("ease", "bpr")]
+    board = json.loads(explorer({"10s": entries}, "10s", {}, collection(mine)).data)
+    found = {each["name"]: each["source"] for each in board["datasets"]}
+    assert found["gowalla"] == "lastfm" != found["lastfm"]
+    stated = f"datasets: {{gowalla: {{domain: x, split: random, source: '{found['lastfm']}'}}}}\n"
+    with pytest.raises(ConfigError, match=re.escape("datasets.gowalla.source")):
+        collection(own(tmp_path / "stated", environment, stated))
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,22 @@ def test_the_metric_of_the_search_decides_and_another_leader_elsewhere_is_named(
     assert conclude(rows(["A", "B"]), pairs, "map@10").datasets[0].metric == "recall@20"
 
 
+def test_a_mean_over_more_splits_than_the_tests_is_named(make_run):
+    """A has a run on each of three splits, B's third one failed; the tests use the two that both have."""
+
+    def row(arm, splits):
+        runs = [make_run("final", arm, 0.3, seed=seed, data={"split_seed": split}) for split in splits for seed in (0, 1)]
+        return row_of(runs, ("ndcg@20",), {}, 0, {})
+
+    said = " The table's means are over all splits of A (3); the tests use only the {} on which every model has a result."
+    pairs = pairs_of(A=BASE, B=BASE - 0.1)
+    for common in ((0, 4), (4,)):
+        (one,) = conclude([row("A", (0, 4, 5)), row("B", common)], pairs, "ndcg@20").datasets
+        assert one.sentence.endswith(said.format(len(common)))
+    (one,) = conclude([row("A", (0, 4)), row("B", (4, 0)), row("not tested", (0,))], pairs, "ndcg@20").datasets
+    assert "splits" not in one.sentence
+
+
 def test_where_there_is_nothing_to_compare_it_says_so(rows):
     assert conclude(rows(["A"]), (), "ndcg@20").sentences == ("Only A was measured, so there is nothing to compare.",)
     assert conclude(rows([], missing={"A": "failed", "B": "not run"}), (), "ndcg@20").sentences == (

@@ -5,10 +5,12 @@ import json
 import pytest
 
 from rankbench.cli import _main
+from rankbench.reproduce.agreement import Count
 from rankbench.reproduce.counts import by_cause, counts, off_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.required_fits import rows_of
+from rankbench.reproduce.results import count_columns
 
 from .stored import stored
 
@@ -72,6 +74,13 @@ def test_agreement_by_the_mean_by_the_interval_and_by_chance(tables, evidence, h
     evidence.add(stored(near, near.setting("printed", evidence), METRICS, seed=1))
     again = counts(tables, {"toy/2"}, evidence, home)["toy/2"]
     assert (again.measured, again.within_3, again.several_seeds, again.several_within_3) == (6, 1, 1, 1)
+
+
+def test_the_share_by_chance_says_of_how_many_cells_it_is():
+    """A study of four cells, which have no other published number, and a table of six, of which half would agree."""
+    table, study = Count(measured=6, agree=5, by_chance=3.0, with_others=6), Count(measured=4, agree=4)
+    header, body = count_columns("table", {"table": table, "study": study, "all": table + study})
+    assert [row[header.index("by chance")] for row in body] == ["50 %", "", "50 % of 6"]
 
 
 def test_pages_and_status_tell_the_causes(tables, evidence, home, monkeypatch, capsys, tmp_path):

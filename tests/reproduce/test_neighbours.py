@@ -96,6 +96,23 @@ def test_rows_of_another_machine_keep_their_tests(home, measured):
     assert found.pairs[0] == first.pairs[0] and not found.missing
     assert {f"final-new{gone}-{seed}" for seed in (0, 1)} < set(found.runs) and f"final-{gone}-0" not in found.runs
     assert stored(home, Evidence(evidence.folder), table) == found
+    assert (found.tests, [found.corrected_for(pair) for pair in found.pairs]) == (1, [3, 1])
+    write_pages(home.home / "pages", [table], Evidence(evidence.folder), home)
+    page = (home.home / "pages" / "toy.md").read_text()
+    shown = page[page.index("| row, by recall@20") :].split("\n\n")[0].splitlines()
+    assert [line.strip("| ").split("|")[-1].strip() for line in shown if "---" not in line] == ["corrected for", "3", "1"]
+
+
+def test_an_older_line_tells_a_correction_only_if_all_rows_were_tested_in_one_call(home, measured):
+    table, evidence = measured
+    found = stored(home, evidence, table)
+    older = replace(found, pairs=tuple(replace(pair, tests=None) for pair in found.pairs))
+    evidence.add(older)
+    (line,) = (evidence.folder / "synthetic.neighbours.jsonl").read_text().splitlines()
+    assert all("tests" not in pair for pair in json.loads(line)["pairs"])  # it stays as it is
+    assert [older.corrected_for(pair) for pair in older.pairs] == [3, 3]
+    mixed = replace(older, tests=1)  # the last call had two of the three rows
+    assert [mixed.corrected_for(pair) for pair in mixed.pairs] == [None, None]
 
 
 def test_a_row_that_is_measured_later_parts_the_pair_that_it_lies_between(home, measured):

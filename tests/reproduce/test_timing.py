@@ -22,6 +22,16 @@ def test_a_busy_machine_is_refused(monkeypatch):
         require_idle(2)
 
 
+def test_a_short_fit_keeps_the_digits_that_a_ratio_of_times_needs(home):
+    tables = paper_tables(home)
+    fit = next(iter(required_fits(rows_of(tables), Evidence(home.home / "experiments" / "evidence"))))
+    job = Job(fit.card, (fit.config,), fit.part, "test", metrics_for("synthetic", tables), seed=fit.seed)
+    (outcome,) = run(job, home)
+    record = replace(outcome.record, seconds={"fit": 0.0312}, peak_memory_bytes=123_400_000)
+    line = stored_fit(record, fit.config, fit.card_key, idle=True)
+    assert (line.own_seconds, line.peak_memory_gb) == (0.0312, 0.1234)
+
+
 def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
     tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
     rows = list(rows_of(tables))

@@ -83,6 +83,14 @@ def test_a_setting_that_trains_longer_takes_the_place_of_a_shorter_one(home, toy
         # Of the curves on validation and on test, the first decides.
         (8, "patience: 1", 4, [FLAT, RISING], "4 epochs, 36 steps; flat, ended by validation", False),
         (8, "patience: 1", 1, [], "1 epoch, 9 steps; unknown, ended by validation", False),
+        # Patience counts epochs, and two evaluations must be no better. With a best epoch in the second half, only a curve that
+        # is shorter shows that validation ended the fit.
+        (8, "patience: 2, eval_every: 0", 3, [], "3 epochs, 27 steps; unknown, ended by validation", False),
+        (8, "patience: 2, eval_every: 0", 4, [], "4 epochs, 36 steps; unknown", False),
+        (8, "patience: 2, eval_every: 0", 6, [FLAT], "6 epochs, 54 steps; flat", False),
+        (8, "patience: 2, eval_every: 0", 4, [FLAT[:3]], "4 epochs, 36 steps; flat, ended by validation", False),
+        (8, "patience: 6, eval_every: 0", 3, [], "3 epochs, 27 steps; unknown", False),
+        (8, "patience: 1, eval_every: 0", 7, [], "7 epochs, 63 steps; unknown, ended by validation", False),
         (8, "patience: 0, cause", 8, [], "8 epochs, 80 steps; unknown; not trained to its end", True),
     ],
 )

@@ -20,6 +20,7 @@ from rankbench.judge.declared import Declared
 from rankbench.judge.over_datasets import LEAST, Paired, Spread, TraitTest, paired, spread, trait_tests
 from rankbench.judge.printing import in_words, interval, p_text, percent
 from rankbench.judge.ranking import Jackknife, MethodRanking, against_first, agreement, jackknife
+from rankbench.leaderboard.collection import own_source
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Result, seconds_of
 
@@ -370,7 +371,7 @@ def ranking_of(results: Iterable[Result], metric: str, sources: Mapping[str, str
     table = {name: row for name, row in table.items() if not methods or not all(math.isnan(row[method]) for method in methods)}
     values = np.array([[row[method] for method in methods] for row in table.values()]).reshape(len(table), len(methods))
     of = sources or {}
-    return MethodRanking(tuple(table), methods, values, tuple(of.get(name, f"own: {name}") for name in table))
+    return MethodRanking(tuple(table), methods, values, tuple(of.get(name, own_source(name)) for name in table))
 
 
 def _percent(found: Interval) -> str:

@@ -51,6 +51,11 @@ def sources(environment: Environment) -> dict[str, str]:
     return {name: member.source for name, member in collection(environment).datasets.items()}
 
 
+def own_source(dataset: str) -> str:
+    """Return the source of a dataset that is not in the collection. No stated source is called so, as Words has no colon."""
+    return f"own: {dataset}"
+
+
 def chosen_datasets(words: Sequence[str], environment: Environment) -> list[str]:
     """Return the names that the words of `--datasets` select from all datasets, or from the collection if they only leave out.
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rankbench.leaderboard.collection import Collection
+from rankbench.leaderboard.collection import Collection, own_source
 from rankbench.leaderboard.results import Result, seconds_of
 from rankbench.reports.page import Interactive
 
@@ -62,7 +62,7 @@ def _dataset(name: str, traits: Mapping[str, float], collection: Collection) -> 
     return {
         "name": name,
         "split": member.split if member else "not in the collection",
-        "source": member.source if member else name,
+        "source": member.source if member else own_source(name),
         "interactions": int(traits.get("interactions", 0)),
         "density": _rounded(traits.get("density", 0.0)),
     }

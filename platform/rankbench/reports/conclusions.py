@@ -100,6 +100,7 @@ def _of_dataset(
     if leader:
         sentence = (
             f"{_verdict(leader, deciding, tied, identical, behind)}{_other_metrics(own, metric, leader, tied, identical)}"
+            f"{_more_splits([row for row in rows if row.arm in (leader, *tied, *identical, *behind)])}"
         )
     else:
         sentence = _untested(rows, measured, finished)
@@ -140,6 +141,18 @@ def _other_metrics(
     leaders = {pair.metric: pair.against for pair in pairs if pair.metric != metric and better_if_larger(pair.metric)}
     others = {name: best for name, best in leaders.items() if best not in (leader, *tied, *identical)}
     return "".join(f" In {name}, {best} leads." for name, best in others.items())
+
+
+def _more_splits(rows: Sequence[ReportRow]) -> str:
+    """Return a sentence on the models with means over more splits than the tests, which need a run of each model on a split."""
+    common = set.intersection(*(set(row.split_seeds) for row in rows))
+    more = [f"{row.arm} ({len(row.split_seeds)})" for row in rows if len(row.split_seeds) > len(common)]
+    if not more:
+        return ""
+    return (
+        f" The table's means are over all splits of {in_words(more)}; the tests use only the {len(common)} on which every "
+        "model has a result."
+    )
 
 
 def _untested(rows: Sequence[ReportRow], measured: Sequence[str], finished: bool) -> str:

@@ -83,8 +83,7 @@ def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool, m
     """Return the line of a finished run of `config`. `metrics`: those of the rows that it serves, the most wanted one first."""
     measured = measured_in(record) | {
         "metrics": {name: _rounded(m) for name, m in record.metrics.items()},
-        "seconds": {name: round(value, 2) for name, value in record.seconds.items()},
-        "peak_memory_gb": round(record.peak_memory_bytes / 1e9, 2),
+        "peak_memory_gb": round(record.peak_memory_bytes / 1e9, 4),
     }
     return StoredFit(
         dataset=record.dataset.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -116,7 +117,8 @@ Verdict = Literal["better", "worse", "not distinguishable"]
 @dataclass(frozen=True)
 class StoredPair:
     """A paired test of two rows over users; the value of a user is the mean over the seeds of its row. `seeds`: number of seeds
-    that both rows have; `agreeing`: in how many of them the row called better has the higher mean.
+    that both rows have; `agreeing`: in how many of them the row called better has the higher mean. `tests`: number of tests
+    that Holm's correction covers; None in older lines.
     """
 
     better: str
@@ -129,12 +131,13 @@ class StoredPair:
     verdict: Verdict
     seeds: int
     agreeing: int
+    tests: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTests(Line):
     """Paired tests of rows of a table in a metric. `runs`: the stamps of the fits that were compared; `missing`: rows that were
-    not. `tests`: number of tests that Holm's correction covers.
+    not. `tests`: number of tests that Holm's correction covers, in the last call.
     """
 
     dataset: str
@@ -147,14 +150,27 @@ class StoredTests(Line):
     runs: tuple[str, ...]
     missing: tuple[str, ...] = ()
 
+    def content(self, fields: dict[str, Any]) -> dict[str, Any]:
+        pairs = [{name: value for name, value in pair.items() if value is not None} for pair in fields["pairs"]]
+        return fields | {"pairs": pairs}  # lines of earlier versions stay as they are
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoredNeighbours(StoredTests):
-    """The tests of each row of a table against the next one, in the order of their measured means."""
+    """The tests of each row of a table against the next one, in the order of their measured means. Rows whose values are on
+    several machines are tested in several calls, each with a correction of its own.
+    """
 
     @property
     def key(self) -> tuple[Any, ...]:
         return self.table, self.metric, self.card
+
+    def corrected_for(self, pair: StoredPair) -> int | None:
+        """Return the number of tests that Holm's correction of one of the pairs covers. None if nobody can know: an older line
+        has only that of the last call, in which not all of its rows were tested.
+        """
+        rows = len({label for each in self.pairs for label in (each.better, each.than)})
+        return pair.tests or (self.tests if self.tests == math.comb(rows, 2) else None)
 
 
 @dataclass(frozen=True, kw_only=True)

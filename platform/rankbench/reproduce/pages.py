@@ -55,18 +55,21 @@ paper's there; a claim is neither shown nor refuted by them."""
 
 NEXT = """\
 Rows with their values per user on one machine, in the order of the means of the tested runs, each against the next one. The
-table above may have further seeds, and so another order. The tests are those of the claims, with Holm's correction for all
-pairs of these rows. `seeds`: those that both rows of a pair have, and in how many of them the upper row has the higher mean."""
+table above may have further seeds, and so another order. The tests are those of the claims. `corrected for`: the number of
+pairs that Holm's correction covers, all those of the rows that were tested in one call. A pair from another call keeps the
+correction of that call; `not kept` means that an older line does not say which it was. `seeds`: those that both rows of a pair
+have, and in how many of them the upper row has the higher mean."""
 TESTED = ["difference", "95 % interval", "p (bootstrap, Wilcoxon)", "seeds"]
 
 COUNTED = """\
 `measured`: cells whose setting the paper prints or a search on validation chose. `within 1 %`, `within 3 %`: the measured mean
 differs from the published number by no more. `agree`: within 3 %, or the published number lies in the 95 % interval of the mean
 over users. A wide interval agrees with much: `half-width` is half the interval in percent of the mean, on average, and `by
-chance` is the share of cells that would agree if each had the published number of another row of its table. `found on test`:
-cells measured at a setting that was found on the test set, which are counted separately. `not trained to its end`: measured
-cells of fits whose curve still rises, or that are shorter than the paper's without a curve that shows that they suffice. Cells
-beside stand-ins belong to other data and are not counted."""
+chance` is the share of cells that would agree if each had the published number of another row of its table. Costs, the results
+of studies and what one row alone publishes have no such number; the share then says `of` how many cells it is. `found on
+test`: cells measured at a setting that was found on the test set, which are counted separately. `not trained to its end`:
+measured cells of fits whose curve still rises, or that are shorter than the paper's without a curve that shows that they
+suffice. Cells beside stand-ins belong to other data and are not counted."""
 
 SPREAD = """\
 Settings with at least three seeds, in the first metric that their rows publish. `between seeds`: standard deviation, in % of
@@ -313,8 +316,13 @@ def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> It
         pairs, replaced = standing_pairs(each, table, evidence)
         missing = (*each.missing, *replaced)
         if pairs:
-            header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED]
-            yield Grid(header, [[pair.better, pair.than, pair.verdict, *_tested(pair)] for pair in pairs])
+            header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED, "corrected for"]
+            sizes = [each.corrected_for(pair) for pair in pairs]
+            body = [
+                [pair.better, pair.than, pair.verdict, *_tested(pair), "not kept" if size is None else f"{size:,}"]
+                for pair, size in zip(pairs, sizes, strict=True)
+            ]
+            yield Grid(header, body)
             yield Text(NEXT + (f" Not compared: {listed(missing)}." if missing else ""))
 
 

@@ -7,6 +7,7 @@ Only runs whose values per user are on this machine are tested. Tests of other r
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,11 @@ def check_neighbours(
             *pairwise(_by_mean({label: fits[label] for label in fits if label in here or label in rows_before}, metric))
         }
         # Rows that are both here were tested now, and a row that was tested now can lie between two others.
-        kept = [pair for pair in old if not {*_labels(pair)} <= here.keys() and _labels(pair) in adjacent]
+        kept = [
+            replace(pair, tests=known.corrected_for(pair))
+            for pair in old
+            if known and not {*_labels(pair)} <= here.keys() and _labels(pair) in adjacent
+        ]
         every = {_labels(pair): pair for pair in (*found["pairs"], *kept)}
         shown = {each: pair for each, pair in every.items() if not _has_row_between(each, every.keys())}
         compared = {label for labels in shown for label in labels}
@@ -168,6 +173,7 @@ def _stored_pair(pair: Comparison, seeds: Sequence[tuple[StoredFit, StoredFit]])
         verdict="not distinguishable" if not pair.distinguishable else "better" if pair.difference > 0 else "worse",
         seeds=len(seeds),
         agreeing=sum(a.metrics[pair.metric][0] > b.metrics[pair.metric][0] for a, b in seeds),
+        tests=pair.tests,
     )
 
 

@@ -86,7 +86,7 @@ def count_columns(first: str, counts: Mapping[str, Count]) -> tuple[list[str], l
         ("within 3 %", lambda each: share(each[1].within_3, each[1].measured)),
         ("agree", lambda each: share(each[1].agree, each[1].measured)),
         ("half-width", lambda each: _ratio(each[1].half_widths, each[1].with_interval)),
-        ("by chance", lambda each: _ratio(each[1].by_chance, each[1].with_others, ".0f")),
+        ("by chance", lambda each: _by_chance(each[1])),
         ("found on test", lambda each: str(each[1].on_test or "")),
         (MARK, lambda each: str(each[1].cut_short or "")),
     ]
@@ -145,6 +145,12 @@ def _cell_json(cell: Agreement) -> dict[str, Any]:
 
 def _ratio(total: float, n: int, form: str = ".1f") -> str:
     return percent(total / n, form) if n else ""
+
+
+def _by_chance(count: Count) -> str:
+    """Return the share that would agree by chance, and of how many cells if not of all that are measured."""
+    of = f" of {count.with_others}" if 0 < count.with_others < count.measured else ""
+    return f"{_ratio(count.by_chance, count.with_others, '.0f')}{of}"
 
 
 def _texts(cell: Agreement | None) -> list[str]:

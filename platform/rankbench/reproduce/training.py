@@ -53,14 +53,13 @@ class Training:
 def training_of(row: PaperRow, fits: Sequence[StoredFit]) -> Training | None:
     """Return the training of the fits of a row, by seed; None if its method does not train step by step."""
     first = fits[0]
-    states = [state_of(fit.curves, fit.iterations) for fit in fits]
-    return _training(row, first.params, [fit.iterations for fit in fits], first.counts, first.fit_on, states)
+    return _training(row, first.params, [(fit.iterations, fit.curves) for fit in fits], first.counts, first.fit_on)
 
 
 def training_of_record(record: RunRecord, row: PaperRow) -> Training | None:
     """Return the training of a single run that serves a row."""
-    states = [state_of(curves_of(record, [*row.published]), record.iterations)]
-    return _training(row, record.params, [record.iterations], record.dataset.counts, record.fit_on, states)
+    fits = [(record.iterations, curves_of(record, [*row.published]))]
+    return _training(row, record.params, fits, record.dataset.counts, record.fit_on)
 
 
 def state_of(curves: Sequence[TrainingCurve], kept: int | None) -> State:
@@ -71,21 +70,20 @@ def state_of(curves: Sequence[TrainingCurve], kept: int | None) -> State:
 def _training(
     row: PaperRow,
     params: Mapping[str, Any],
-    kept: Sequence[int | None],
+    fits: Sequence[tuple[int | None, Sequence[TrainingCurve]]],
     counts: Mapping[str, int],
     fit_on: str,
-    states: Sequence[State],
 ) -> Training | None:
-    counted, epochs = next((name for name in ("epochs", "iterations") if name in params), None), kept[0]
+    """`fits`: the epoch whose model was kept and the curves, by seed."""
+    counted, epochs = next((name for name in ("epochs", "iterations") if name in params), None), fits[0][0]
     if epochs is None or counted is None:
         return None
     protocol = row.table.spec.protocol.params | row.arm.protocol
+    states = {state_of(curves, kept) for kept, curves in fits}
     state = next(each for each in WORST_FIRST if each in states)
     per_epoch = _steps_of_an_epoch(params, counts, fit_on)
     allowed, wanted = params[counted], protocol.get(counted)
     fewer = wanted is not None and allowed < wanted
-    # Validation ends a fit so many epochs after the best one; a best one that is later was followed by the last one.
-    waits = params.get("patience", 0) * (params.get("eval_every") or 1)
     return Training(
         epochs,
         counted,
@@ -93,9 +91,20 @@ def _training(
         state=state,
         wanted=wanted if fewer else None,
         fewer=fewer or row.arm.cause == "steps",
-        stopped=waits > 0 and all(each is not None and each + waits <= allowed for each in kept),
+        stopped=all(kept is not None and _ended_by_validation(params, allowed, kept, curves) for kept, curves in fits),
         forced=params.get("schedule") in ("cosine", "drop"),
     )
+
+
+def _ended_by_validation(params: Mapping[str, Any], allowed: int, kept: int, curves: Sequence[TrainingCurve]) -> bool:
+    """Whether validation ended a fit of `allowed` epochs whose best one was `kept`."""
+    patience, every = params.get("patience", 0), params.get("eval_every", 1)
+    if not patience or kept + patience * (every or 1) > allowed:  # a best one that is later was followed by the last one
+        return False
+    # With eval_every = 0, patience counts epochs, and a second evaluation must be no better. The first one comes after twice
+    # the epochs of the best one at the latest, and one follows the last epoch. A curve ends where the fit did.
+    last = max((epoch for curve in curves if curve.on == "valid" for epoch, _, _ in curve.points), default=allowed)
+    return every > 0 or patience == 1 or 2 * kept < allowed or last < allowed
 
 
 def _steps_of_an_epoch(params: Mapping[str, Any], counts: Mapping[str, int], fit_on: str) -> int | None:
