@@ -150,7 +150,7 @@ def trains(home):
 @pytest.mark.fault("F16")
 def test_a_sweep_is_interrupted(home, twice, figure):
     command = Command(*SWEEP)
-    command.read_until("sweep: 1 settings in 1 fits", 120)
+    command.read_until("1 fits of the final stage", 120)
     wait_for(lambda: trains(home))
     command.interrupt()
     command.read_until("stopping: finished runs are kept; the same command with --resume continues the sweep", ANSWER)
