@@ -42,8 +42,8 @@ class UserCatalogue:
     """The scores of `users` (m, d) with `items` (n_items, d); row b of the batch belongs to user `of[b]`, (B,) int64.
 
     `own` are the scores of the users' own items. With `left_out`, these items do not count, except in `kth_largest`; `indptr`
-    and `indices` then list them, in ascending order per user. `instead` has items that count in their place.
-    `largest` is a bound of the scores' sizes, if one is known.
+    and `indices` then list them, in ascending order per user. `instead` has items that count in their
+    place. `largest` is a bound of the scores' sizes, if one is known.
     """
 
     users: Tensor
