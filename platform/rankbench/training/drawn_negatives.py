@@ -92,9 +92,13 @@ class Shared(Drawn):
     def sums(self) -> SampledScores:
         if self.dots is not None or self.precision != "float32" or not self.by.by_kernels:
             return super().sums()
-        rows = self.by_row()
-        sides = {"by_row": rows, "by_user": self.by_user() or rows, "drawn": self.drawn[0]}
-        return SharedScores(lambda: self.values, ids=lambda: self.ids, **sides)
+        sides = {"by_row": lambda: self.by_row, "by_user": lambda: self.by_user}
+        return SharedScores(lambda: self.values, ids=lambda: self.ids, drawn=self.drawn[0], counted=self.n, **sides)
+
+    @property
+    def n(self) -> int:
+        """Number of negatives of each row."""
+        return len(self.drawn[0])
 
     def products(self) -> Tensor:
         if self.dots is not None:
@@ -122,13 +126,19 @@ class Shared(Drawn):
             return None
         return take_rows(table, torch.from_numpy(own)), torch.from_numpy(row)
 
+    @cached_property
     def by_row(self) -> UserCatalogue:
         """The rows compared with the items."""
-        return self._compared(self.by.p, torch.arange(len(self.pos)))
+        with torch.enable_grad():
+            return self._compared(self.by.p, torch.arange(len(self.pos)))
 
-    def by_user(self) -> UserCatalogue | None:
-        """The users compared with the items, if there are fewer of them."""
-        return None if self._users is None else self._compared(*self._users)
+    @cached_property
+    def by_user(self) -> UserCatalogue:
+        """The users compared with the items, or the rows if these are hardly more."""
+        if self._users is None:
+            return self.by_row
+        with torch.enable_grad():
+            return self._compared(*self._users)
 
     def _compared(self, vectors: Tensor, row: Tensor) -> UserCatalogue:
         nothing = OwnItems(self.pos[:0], row[:0], row, len(vectors))
@@ -139,14 +149,19 @@ class Shared(Drawn):
 class InBatch(Shared):
     """The items of a batch are the negatives of its other rows: of n items, each row leaves out its own."""
 
-    def by_row(self) -> UserCatalogue:
-        n, every = len(self.pos), torch.arange(len(self.pos))
-        place = np.arange(n) if self.batch.at is None else self.batch.at
-        own = OwnItems(self.pos, every, every, n)
-        return UserCatalogue(self.by.p, self.common, every, own, np.arange(n + 1), place, True, self.by.largest)
+    @property
+    def n(self) -> int:
+        return len(self.drawn[0]) - 1
 
-    def by_user(self) -> None:
-        return None
+    @cached_property
+    def by_user(self) -> UserCatalogue:
+        return self.by_row  # each row leaves out another item
+
+    def _compared(self, vectors: Tensor, row: Tensor) -> UserCatalogue:
+        n = len(self.pos)
+        place = np.arange(n) if self.batch.at is None else self.batch.at
+        own = OwnItems(self.pos, row, row, n)
+        return UserCatalogue(vectors, self.common, row, own, np.arange(n + 1), place, True, self.by.largest)
 
     @cached_property
     def ids(self) -> Tensor:

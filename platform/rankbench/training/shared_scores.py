@@ -7,6 +7,7 @@ computed then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -18,21 +19,24 @@ from rankbench.training.user_catalogue import UserCatalogue
 
 @dataclass(frozen=True)
 class SharedScores(SampledScores):
-    """`by_row` compares each row with the `drawn` items (n,), and `by_user` each user, whose sums are copied to the rows."""
+    """`by_row()` compares each row with the `drawn` items (n,), of which `counted` count, and `by_user()` each user, whose sums are
+    copied to the rows.
+    """
 
     drawn: Tensor = field(kw_only=True)
-    by_row: UserCatalogue = field(kw_only=True)
-    by_user: UserCatalogue = field(kw_only=True)
+    counted: int = field(kw_only=True)
+    by_row: Callable[[], UserCatalogue] = field(kw_only=True)
+    by_user: Callable[[], UserCatalogue] = field(kw_only=True)
 
     @property
     def n(self) -> float:
-        return len(self.by_row.items) - (self.by_row.left_out and self.by_row.instead is None)
+        return self.counted
 
     def logsumexp(self, tau: float = 1.0) -> Tensor:
-        return self.by_user.logsumexp(tau)
+        return self.by_user().logsumexp(tau)
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        return self.by_user.moments()
+        return self.by_user().moments()
 
     def mean_softplus(self, shift: Tensor | float = 0.0) -> Tensor:
         return self._for(shift).mean_softplus(shift)
@@ -41,21 +45,22 @@ class SharedScores(SampledScores):
         return self._for(shift).mean_relu(shift)
 
     def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
-        return self.by_row.log_sum_sigmoid(shift, tau, inner)
+        return self.by_row().log_sum_sigmoid(shift, tau, inner)
 
     def sum_sigmoid(self, shift: Tensor, inner: float = 1.0) -> Tensor:
-        return self.by_row.sum_sigmoid(shift, inner)
+        return self.by_row().sum_sigmoid(shift, inner)
 
     def mean_softplus_of_sigmoid(self, square: float, slope: Tensor, shift: Tensor, inner: float = 1.0) -> Tensor:
-        return self.by_user.mean_softplus_of_sigmoid(square, slope, shift, inner)
+        return self.by_user().mean_softplus_of_sigmoid(square, slope, shift, inner)
 
     def tilted(self, tau: float, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-        instead = self.by_user.instead and take_rows(items, self.by_user.instead.ids)
-        return self.by_user.tilted(tau, users, take_rows(items, self.drawn), instead)
+        own = self.by_user()
+        instead = own.instead and take_rows(items, own.instead.ids)
+        return own.tilted(tau, users, take_rows(items, self.drawn), instead)
 
     def detached(self) -> SharedScores:
-        sides = {"by_row": self.by_row.detached(), "by_user": self.by_user.detached(), "drawn": self.drawn}
-        return SharedScores(lambda: self.values.detach(), ids=lambda: self.ids, **sides)
+        sides = {"by_row": lambda: self.by_row().detached(), "by_user": lambda: self.by_user().detached()}
+        return SharedScores(lambda: self.values.detach(), ids=lambda: self.ids, drawn=self.drawn, counted=self.counted, **sides)
 
     def _for(self, shift: Tensor | float) -> UserCatalogue:
-        return self.by_row if isinstance(shift, Tensor) and shift.ndim else self.by_user
+        return self.by_row() if isinstance(shift, Tensor) and shift.ndim else self.by_user()

@@ -74,6 +74,7 @@ class Trainer:
             self.encoder.graph.exchange = self.exchange
         self.rate = self._rate_of_a_step()
         self.learner = learner(self.encoder, p, loss.unit_ball, self.exchange)
+        self.items_from = p.sampler_for(loss.sampler)
         self.sampler = self._sampler()
         self.state: LossState | None = None
         if loss.state:
@@ -115,12 +116,11 @@ class Trainer:
         return math.sqrt(min(rows, len(self.users)) / p.reference_batch)
 
     def _sampler(self) -> NegativeSampler | None:
-        p, kind = self.p, self.loss.sampler
-        if p.objective == "catalogue" and p.sampler_for(kind) == "uniform-other":
+        p, kind = self.p, self.items_from
+        if p.objective == "catalogue" and kind == "uniform-other":
             require_other_items(self.X)
-        if kind is None or p.objective == "catalogue":
+        if self.loss.sampler is None or p.objective == "catalogue":
             return None
-        kind = p.sampler_for(kind)
         shared = p.shared_negatives or kind == "in-batch"
         return NegativeSampler(self.X, kind, p.n_negatives, shared, p.popularity_power, self.device)
 
@@ -206,7 +206,7 @@ class Trainer:
         part, share = self._own_part(batch)
         users, items, every_item = self.learner.rows(np.unique(part.users), touched, read)
         if catalogue:
-            left_out = p.sampler_for(loss.sampler) == "uniform-other"
+            left_out = self.items_from == "uniform-other"
             s = catalogue_scores_of(loss, part, users, items.vectors, self.X, left_out, p.temperature)
         else:
             if read is not None:
