@@ -1,4 +1,4 @@
-"""`drop_missing`: rows without a user, an item, a value or a time are dropped, by every reader, and counted."""
+"""`drop_missing`: rows without a user, an item, a value or a needed time are dropped, by every reader, and counted."""
 
 import json
 import tracemalloc
@@ -21,6 +21,7 @@ WHOLE = [(f"u{user}", f"i{item}", 5.0, 10 * user + item) for user, item in PAIRS
 GAPS = [(None, "i1", 5.0, 1), ("u1", None, 5.0, 1), ("u1", "i9", None, 1), ("u9", "i1", 5.0, None), (None, None, 5.0, 1)]
 NAMES = ("user", "item", "value", "time")
 READ = {name: name for name in NAMES}
+BY_TIME = {"split": {"protocol": "leave-one-out"}}
 
 
 def csv(rows: list[tuple], missing: str = "") -> str:
@@ -47,7 +48,7 @@ def mixed() -> list[tuple]:
 
 FORMS = {
     "csv": (csv(mixed()), READ),
-    "csv-nan": (csv(mixed(), "NaN"), READ),
+    **{f"csv-{word}": (csv(mixed(), word), READ) for word in ("NaN", "NULL", "null", "None", "<NA>", r"\N", " ")},
     "json-null": (json_lines(mixed(), True), READ | {"format": "json-lines"}),
     "json-without-the-key": (json_lines(mixed(), False), READ | {"format": "json-lines"}),
     "parquet": (packed.parquet(**dict(zip(NAMES, zip(*mixed(), strict=True), strict=True))), READ | {"format": "parquet"}),
@@ -61,7 +62,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_every_reader_drops_and_counts_the_same_rows(form, write, environment):
     content, read = FORMS[form]
-    raw = {"source": {"file": "raw.dat"}, "read": read}
+    raw = {"source": {"file": "raw.dat"}, "read": read} | BY_TIME
     data = load(write(raw | {"prepare": ["drop_missing"]}, {"raw.dat": content}), environment)
     assert data.counts["dropped_missing"] == len(GAPS) + 1
     assert data.raw_counts == {"users": 6, "items": 8, "interactions": len(WHOLE) + len(GAPS) + 1}
@@ -70,13 +71,22 @@ def test_every_reader_drops_and_counts_the_same_rows(form, write, environment):
     assert "dropped_missing" not in clean.counts
 
 
+def test_a_row_that_lacks_only_its_time_is_kept_unless_the_split_needs_it(write, environment):
+    content, split = csv(mixed()), {"protocol": "held-out-users", "valid": 2, "test": 2, "convention": "every-user"}
+    card = {"source": {"file": "raw.dat"}, "read": READ, "prepare": ["drop_missing"], "split": split}
+    path = write(card, {"raw.dat": content})
+    for by, rows in (("random", len(WHOLE) + 1), ("time", len(WHOLE))):
+        data = load(path, environment, {"split.targets_by": by, "split.item_vocabulary": "all"})
+        assert data.counts["interactions"] == rows
+        assert data.counts["dropped_missing"] == len(WHOLE) + len(GAPS) + 1 - rows
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_without_the_step_the_first_gap_is_an_error_that_advises_it(form, write, environment):
     content, read = FORMS[form]
     with pytest.raises(DataError, match=r"drop_missing") as error:
         load(write({"source": {"file": "raw.dat"}, "read": read}, {"raw.dat": content}), environment)
-    # Times are converted before ids are checked; in Parquet and CSV, an empty time is no error.
-    row = {"csv": ":2: ", "csv-nan": ":22: ", "pandas": ":2: ", "recbole": ":2: ", "parquet": ": row 1: "}.get(form, ":1: ")
+    row = ":2: " if form.startswith(("csv", "pandas", "recbole")) else ": row 1: " if form == "parquet" else ":1: "
     assert f"raw.dat{row}" in str(error.value)
 
 
@@ -96,7 +106,8 @@ def test_the_files_of_a_mirror_are_judged_by_the_columns_of_the_card(write, envi
     mirrored = replace(environment, mirror=tmp_path / "mirror")
     source = {"files": {"all": {"url": "https://example.org/raw.csv"}}}
     without = load(write({"source": source, "prepare": ["drop_missing"]}), mirrored)
-    named = load(write({"source": source, "prepare": ["drop_missing"], "read": {"value": "v", "time": "t"}}), mirrored)
+    named = {"source": source, "prepare": ["drop_missing"], "read": {"value": "v", "time": "t"}} | BY_TIME
+    named = load(write(named), mirrored)
     assert without.counts["dropped_missing"] == 4
     assert named.counts["dropped_missing"] == len(GAPS) + 1
 

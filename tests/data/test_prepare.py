@@ -6,6 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import packed
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -78,7 +80,9 @@ def test_k_core_is_the_fixed_point_of_both_minima(rows, k):
 
 
 def deduplicated(rows: list[Row], keep: str, with_time: bool) -> list[Row]:
-    """Pair by pair: the first or last in time, in file order where times are equal or absent, or of the largest value."""
+    """Pair by pair: the first or last in time (of equal times, the larger value; without times, in file order), or the first of
+    the largest value.
+    """
     chosen: dict[tuple[int, int], int] = {}
     for position, row in enumerate(rows):
         pair = row[:2]
@@ -86,8 +90,10 @@ def deduplicated(rows: list[Row], keep: str, with_time: bool) -> list[Row]:
             chosen[pair] = position
             continue
         old = rows[chosen[pair]]
-        earlier, later = (row[3] < old[3], row[3] >= old[3]) if with_time else (False, True)
-        if {"first": earlier, "last": later, "max": row[2] >= old[2]}[keep]:
+        larger, is_first = row[2] > old[2], with_time and row[3] < old[3]
+        first = is_first or (with_time and row[3] == old[3] and larger)
+        last = not with_time or row[3] > old[3] or (row[3] == old[3] and row[2] >= old[2])
+        if {"first": first, "last": last, "max": larger or (row[2] == old[2] and is_first)}[keep]:
             chosen[pair] = position
     return [rows[position] for position in sorted(chosen.values())]
 
@@ -97,6 +103,12 @@ def test_one_of_a_repeated_pair_is_kept(rows, keep, with_time):
     if not with_time:
         rows = [(*row[:3], 0) for row in rows]
     assert applied(rows, with_time, duplicates=keep) == deduplicated(rows, keep, with_time)
+
+
+@given(rows=rows_of_few, keep=st.sampled_from(["first", "last", "max"]), data=st.data())
+def test_which_one_of_a_repeated_pair_is_kept_does_not_depend_on_the_order_of_rows_with_times(rows, keep, data):
+    other = data.draw(st.permutations(rows))
+    assert sorted(applied(rows, duplicates=keep)) == sorted(applied(other, duplicates=keep))
 
 
 def test_a_repeated_pair_counts_at_its_known_times_and_one_without_them_has_none():
@@ -171,6 +183,49 @@ def test_ids_that_are_whole_numbers_sort_as_numbers(write, environment):
     data = load(write(CARD, {"raw.csv": csv(pairs)}), environment)
     assert data.users.to_pylist() == [10 * u for u in range(1, 12)]
     assert data.items.to_pylist() == sorted(f"i{i}" for i in range(1, 12))
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_fractions_of_a_second_order_interactions(form, write, environment):
+    """The last item of each user is later than the others by microseconds, and is in the first row of the user."""
+    rows = pd.DataFrame([(user, item) for user in range(30) for item in (9, 1, 2, 3)], columns=["user", "item"])
+    rows["time"] = pd.Timestamp("2024-05-01 10:00:00") + pd.to_timedelta(rows["item"], unit="us")
+    rows.loc[rows["user"] < 15, "time"] = rows["time"].dt.floor("s") + pd.to_timedelta(rows["item"], unit="s")
+    raw = packed.parquet(**{name: pa.array(rows[name]) for name in rows}) if form == "parquet" else rows.to_csv(index=False)
+    card = {"source": {"file": "raw"}, "read": {"format": "delimited", "time": "time"}, "split": {"protocol": "leave-one-out"}}
+    card["read"]["format"] = form.replace("csv", "delimited")
+    data = load(write(card, {"raw": raw}), environment)
+    assert raw_pairs(data, "test_target") == {(user, 9) for user in range(30)}
+    assert data.counts["tied_test_users"] == 0
+    assert data.time_span == (1714557600, 1714557609)
+
+
+def test_batches_of_whole_seconds_and_finer_times_have_one_unit():
+    encoder = Encoder("test")
+    for time in (pa.array([7, None]), pa.array([7_500_000, None], pa.timestamp("us")), pa.array([8, 9])):
+        encoder.add(pa.table({"user": [1, 2], "item": [1, 2], "time": time}), PARTS.index("all"))
+    data = encoder.finish()
+    assert data.per_second == 10**6
+    assert data.time.tolist() == [7_000_000, NO_TIME, 7_500_000, NO_TIME, 8_000_000, 9_000_000]
+
+
+@pytest.mark.parametrize(
+    ("more", "n", "example"),
+    [
+        ([], 0, ""),
+        (["i1 ", " i1", "i1\u3000"], 3, "' i1' and 'i1'"),
+        (["caf\u00e9", "cafe\u0301", "i2 "], 2, r"'cafe\u0301' and 'caf\xe9'"),
+        ([" x y", "x  y", "I1", "i01"], 0, ""),  # a blank within an id, and a capital, are not nothing
+    ],
+)
+def test_ids_that_differ_only_by_blanks_or_unicode_form_are_said(more, n, example, write, environment, caplog):
+    rows = [(user, f"i{item}") for user in range(9) for item in range(5)] + [(0, item) for item in more]
+    data = load(write(CARD, {"raw.csv": csv(rows)}), environment)
+    assert data.counts.get("alike_item_ids", 0) == n and "alike_user_ids" not in data.counts
+    assert data.counts["items"] == 5 + len(more)
+    said = f"toy: {n} item ids equal another one but for blanks or Unicode form, such as "
+    assert [each.startswith(said) for each in caplog.messages] == [True] * bool(n)
+    assert example in caplog.text
 
 
 def test_the_order_of_the_rows_changes_nothing(write, environment):

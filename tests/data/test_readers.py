@@ -1,5 +1,6 @@
 """Readers against handmade files; what a file may look like, and what is refused with its name and line."""
 
+import re
 import tempfile
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -14,6 +15,7 @@ from packed import parquet
 
 from rankbench.core.errors import ConfigError, DataError
 from rankbench.data.cards import Read
+from rankbench.data.columns import MISSING_TEXT
 from rankbench.data.prepare import load
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import FORMATS, reader, user_lines
@@ -51,6 +53,7 @@ def test_every_format_has_its_file():
         ("a\tb\t4.5\t9\n", Read(separator="\t", header=False, user=0, item=1, value=2, time=3), [("a", "b", 4.5, 9)]),
         ("1::2::5::9\n3::4::1::8\n", Read(separator="::", header=False, user=0, item=1), [("1", "2"), ("3", "4")]),
         ("user→item\n1→2\n", Read(separator="→"), [("1", "2")]),
+        ('user::item\n"a::b"::"c, d"\n"::"::2\n', Read(separator="::"), [("a::b", "c, d"), ("::", "2")]),
         # An id keeps its spelling: 007 is not 7, and 1e5 no number.
         ("user,item\n007,1e5\n+3,1.50\n", Read(), [("007", "1e5"), ("+3", "1.50")]),
         ("user,item\n123456789012345678901234567890,2\n", Read(), [("123456789012345678901234567890", "2")]),
@@ -62,10 +65,15 @@ def test_every_format_has_its_file():
         ('user,item\n5" disk,2\n3,4\n', Read(), [('5" disk', "2"), ("3", "4")]),
         ("user,item,day\n1,2,2005-09-06\n", Read(time="day"), [("1", "2", 1125964800)]),
         ("user,item,day\n1,2,2010-10-19T23:55:27Z\n", Read(time="day"), [("1", "2", 1287532527)]),
+        ("user,item,day\n1,2,1970-01-01T00:00:01.5Z\n", Read(time="day"), [("1", "2", datetime(1970, 1, 1, 0, 0, 1, 500_000))]),
+        ("user,item,day\n1,2,2010-10-19 23:55:27.000\n", Read(time="day"), [("1", "2", 1287532527)]),
         (BOM + b"user,item\n1,2\n", Read(), [("1", "2")]),
         (BOM + b"1::2\n", Read(separator="::", header=False, user=0, item=1), [("1", "2")]),
         # A missing time is allowed; whole numbers may be written as floats.
         (HEADER + "1,2,3,\n4,5,6,1e9\n7,8,9,5.0\n", RATED, [("1", "2", 3, None), ("4", "5", 6, 10**9), ("7", "8", 9, 5)]),
+        (HEADER + "1,2,3,NULL\n4,5,6,2005-09-06\n", RATED, [("1", "2", 3, None), ("4", "5", 6, 1125964800)]),
+        # JSON has a null, so that a text is none.
+        ('{"user": "None", "item": "null"}\n', Read(format="json-lines"), [("None", "null")]),
         ("a,b\n1,2\n", Read(user="a", item="a"), [("1", "1")]),
         ("0 1 2\n5 3\n", Read(format="user-lines"), [(0, 1), (0, 2), (5, 3)]),
         # A user may have several lines, or a line without items.
@@ -151,6 +159,7 @@ def test_ids_that_a_float_cannot_tell_apart_are_refused(user):
     [
         pa.array([1125964800, None]),
         pa.array([1125964800.0, None]),
+        pa.array([1125964800, np.nan]),
         pa.array(["1125964800", None], pa.large_string()),
         pa.array(["2005-09-06", None]).dictionary_encode(),
         pa.array([datetime(2005, 9, 6), None], pa.timestamp("ns")),
@@ -172,7 +181,7 @@ def test_parquet_values_come_in_many_types(value):
 
 ids = st.text(
     st.characters(codec="utf-8", exclude_characters='\x00\x1f\r\n",:\t|', exclude_categories=["Cs", "Cc"]), min_size=1
-).filter(lambda word: word.lower() != "nan")
+).filter(lambda word: not re.search(MISSING_TEXT, word))
 entries = st.lists(st.tuples(ids, ids, st.floats(-1e6, 1e6), st.integers(-(2**53), 2**53) | st.none()), min_size=1, max_size=20)
 
 

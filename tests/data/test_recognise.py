@@ -97,11 +97,32 @@ def test_what_is_imported_is_the_same_data_in_every_format(what, here, environme
 
 
 @pytest.mark.parametrize(
+    ("lines", "words", "read"),
+    [
+        ([(u, u + 1, u + 2) for u in range(30)], [], {"format": "user-lines"}),
+        ([(u, *range(u, u + 9)) for u in range(30)], [], {"format": "user-lines"}),
+        ([(u % 29, u + 1, 3) for u in range(30)], [], {"separator": " ", "header": False, "user": 0, "item": 1, "value": 2}),
+        ([(u, u + 1) for u in range(30)], [], {"separator": " ", "header": False, "user": 0, "item": 1}),
+        (
+            [(u, u + 1, 3) for u in range(30)],
+            ["--user", "0", "--item", "1"],
+            {"separator": " ", "header": False, "user": 0, "item": 1},
+        ),
+    ],
+)
+def test_lines_of_one_length_are_those_of_users_if_no_user_comes_again(lines, words, read):
+    put({"x.txt": "".join(" ".join(map(str, line)) + "\n" for line in lines).encode()})
+    assert _main(["data", "import", "x.txt", *words]) == 0
+    assert yaml.safe_load(Path("x.yaml").read_text())["read"] == {"format": "delimited"} | read
+
+
+@pytest.mark.parametrize(
     ("column", "value", "time"),
     [
         ("order_time", "2024-05-01T10:00:00", "order_time"),
         ("orderedAt", "1714557600", "orderedAt"),
         ("Order Date", "2024-05-01", "Order Date"),
+        ("created_at", "2024-05-01 10:00:00.5", "created_at"),
         ("delivery_time", "35", None),  # minutes
         ("returned_at", "", None),
         ("opening_time", "early", None),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from rankbench.tracking.record import (
     DatasetInfo,
     Measured,
     RunRecord,
+    about_cold_users,
     find_record,
     per_user_table,
     read_per_user,
@@ -46,6 +48,24 @@ def test_a_record_reads_back_as_it_was_written(tmp_path):
     table = read_per_user(folder)
     assert table["user"].to_pylist() == ["b", "a"]
     np.testing.assert_allclose(table["ndcg@20"].to_numpy(), values["ndcg@20"], rtol=1e-7)
+
+
+def test_users_without_a_history_are_told_by_the_parts_that_were_fitted():
+    """As on yelp-sslrec, where 222 users have interactions in validation and test alone."""
+
+    def fitted(parts: str, measured: int, cold: int) -> RunRecord:
+        users = {"measured": measured} | ({"without_history": cold} if cold else {})
+        info = DatasetInfo("x", "f", cold_users="drop")
+        return dataclasses.replace(RECORD, fit_on=parts, users=users, dataset=info, groups={"without_history": {}})
+
+    alone, both, none = fitted("train", 30_094, 533), fitted("train+valid", 30_316, 311), fitted("train+valid", 30_627, 0)
+    for records, words in (
+        ([alone], "533 of 30,627 users with test items have no history for a model fitted on train, and they are left out"),
+        ([both, alone], "311 of 30,627 users [^,]* fitted on train.valid .533 for one fitted on train., and"),
+        ([none, alone], "533 of 30,627 users [^,]* fitted on train .0 for one fitted on train.valid., and"),
+    ):
+        assert re.match(words, about_cold_users(records))
+    assert about_cold_users([none]) is None
 
 
 def test_a_finished_record_is_kept_and_a_failed_one_replaced(tmp_path):

@@ -205,7 +205,8 @@ class Step(Strict):
     """One preparation step; exactly one field is set. A step that only takes `true` may be written as its bare name."""
 
     drop_missing: Literal[True] | None = Field(
-        None, description="drop rows without a user, an item, or the value or time that the card names; counted"
+        None,
+        description="drop rows without a user, an item, the value that the card names, or a time that the split needs; counted",
     )
     min_value: float | None = Field(None, description="keep interactions whose value is at least this")
     timed: Literal[True] | None = Field(None, description="keep interactions that have a time")

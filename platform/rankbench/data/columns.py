@@ -16,7 +16,9 @@ from rankbench.core.errors import DataError, first_line, printable
 EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}  # bits of a float → where it begins to stand for several whole numbers
 
 WRONG_TEXT = r"\x00|^-[0-9.]+$"  # of an id
-MISSING_TEXT = r"^$|^[nN][aA][nN]$"
+# Text has no null of its own, so that programs write a word instead.
+MISSING_TEXT = r"^ *(|[nN][aA][nN]|NULL|null|None|<NA>|\\N) *$"
+MISSING_BESIDE_NULL = r"^$|^[nN][aA][nN]$"  # in JSON, where None may be someone's name
 ADVICE = "; `prepare: [drop_missing]` in the card drops rows without one, and counts them"
 LONGEST_TEXT = 1000  # bytes of an id; a hash has 40, and few links have hundreds
 Locate = Callable[[int], str]  # a row of the table → its file and line, for messages
@@ -36,23 +38,26 @@ TYPES = {
 }
 
 
-def interactions(columns: dict[str, pa.ChunkedArray], locate: Locate, keep_missing: bool = False) -> pa.Table:
-    """The table of interactions: user and item as int64 or string; value, if given, as float64; time, if given, as int64.
+def interactions(
+    columns: dict[str, pa.ChunkedArray], locate: Locate, keep_missing: bool = False, missing: str = MISSING_TEXT
+) -> pa.Table:
+    """The table of interactions: user and item as int64 or string; value, if given, as float64; time, if given, as `_moments`
+    returns it.
 
-    A missing id or value (empty, null or NaN) is an error, or, with `keep_missing`, a null. Raises DataError for the first bad
-    row, and ValueError for an id that is a fraction.
+    A missing id or value (null, NaN or a text like `missing`) is an error, or, with `keep_missing`, a null. Raises DataError
+    for the first bad row, and ValueError for an id that is a fraction.
     """
     if keep_missing:
-        columns = {name: _null_if_missing(column) for name, column in columns.items()}
+        columns = {name: _null_if_missing(column, missing) for name, column in columns.items()}
     result = {name: _ids(name, columns[name]) for name in ("user", "item")}
     if "value" in columns:
         result["value"] = _numbers(columns["value"], locate)
     if "time" in columns:
-        result["time"] = _seconds(columns["time"], locate)
-    return checked(pa.table(result), locate, keep_missing)
+        result["time"] = _times(columns["time"], locate)
+    return checked(pa.table(result), locate, keep_missing, missing)
 
 
-def checked(raw: pa.Table, locate: Locate, keep_missing: bool = False) -> pa.Table:
+def checked(raw: pa.Table, locate: Locate, keep_missing: bool = False, missing: str = MISSING_TEXT) -> pa.Table:
     """Return `raw` after checking that every id is present, not NaN, not negative, not too long and without NUL, and that every
     value is finite in float32; with `keep_missing`, ids and values may be null. Raises DataError for the first row that is not.
     """
@@ -61,13 +66,13 @@ def checked(raw: pa.Table, locate: Locate, keep_missing: bool = False) -> pa.Tab
             lengths = pc.binary_length(raw[name])
             if (row := pc.index(pc.greater(lengths, LONGEST_TEXT), True).as_py()) >= 0:
                 raise too_long(locate(row), name, lengths[row].as_py())
-            bad = pc.match_substring_regex(raw[name], WRONG_TEXT if keep_missing else f"{WRONG_TEXT}|{MISSING_TEXT}")
+            bad = pc.match_substring_regex(raw[name], WRONG_TEXT if keep_missing else f"{WRONG_TEXT}|{missing}")
         else:
             bad = pc.less(raw[name], 0)
         if (row := pc.index(pc.fill_null(bad, not keep_missing), True).as_py()) >= 0:
             value = raw[name][row].as_py()
             expected = "every interaction needs an id: a whole number from 0 on, or a word"
-            advice = ADVICE if value is None or re.search(MISSING_TEXT, str(value)) else ""
+            advice = ADVICE if value is None or re.search(missing, str(value)) else ""
             raise DataError(f"{locate(row)}: {name} is {value!r}; {expected}{advice}")
     if "value" in raw.column_names:
         value = raw["value"].to_numpy()
@@ -83,14 +88,14 @@ def too_long(where: str, column: str, n_bytes: int) -> DataError:
     return DataError(f"{where}: {column} is a text of {n_bytes:,} bytes; at most {LONGEST_TEXT:,} are read")
 
 
-def _null_if_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _null_if_missing(column: pa.ChunkedArray, missing: str = MISSING_TEXT) -> pa.ChunkedArray:
     if pa.types.is_string(column.type):
-        missing = pc.match_substring_regex(column, MISSING_TEXT)
+        rows = pc.match_substring_regex(column, missing)
     elif pa.types.is_floating(column.type):
-        missing = pc.is_nan(column.cast(pa.float64()))
+        rows = pc.is_nan(column.cast(pa.float64()))
     else:
         return column
-    return pc.if_else(pc.fill_null(missing, True), pa.scalar(None, column.type), column)
+    return pc.if_else(pc.fill_null(rows, True), pa.scalar(None, column.type), column)
 
 
 def _ids(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -116,17 +121,16 @@ def _numbers(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
     return _converted(column, lambda part: part.cast(pa.float64()), "the value to be a number", locate)
 
 
-def _seconds(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
-    """Whole seconds (1e9 is one), dates, timestamps, or text of any of these, as int64 seconds since 1970.
-
-    Raises DataError for the first row that is none of them.
+def _times(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
+    """Whole seconds (1e9 is one), dates, timestamps, or text of any of these, as int64 seconds since 1970 or, where one has a
+    fraction of a second, timestamp[us]. Raises DataError for the first row that is none of them.
     """
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return column.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+        return _moments(column)
     if not pa.types.is_string(kind):
         return _converted(column, lambda part: part.cast(pa.float64()).cast(pa.int64()), "the time in whole seconds", locate)
-    first = next((text for text in column.slice(0, 1000).to_pylist() if text is not None), "")
+    first = next((text for text in column.slice(0, 1000).to_pylist() if text and not re.search(MISSING_TEXT, text)), "")
     if len(first) >= 10 and first[4:5] == "-":
         expected = "the time as a date such as 2005-09-06 or 2010-10-19T23:55:27Z"
         return _converted(column, _instants, expected, locate)
@@ -136,20 +140,31 @@ def _seconds(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
 
 def _instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
-        return column.cast(pa.timestamp("s")).cast(pa.int64())  # without a zone: UTC
+        return _moments(column.cast(pa.timestamp("us")))  # without a zone: UTC
     except pa.ArrowInvalid:
-        return column.cast(pa.timestamp("s", tz="UTC")).cast(pa.int64())
+        return _moments(column.cast(pa.timestamp("us", tz="UTC")))
+
+
+def _moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Dates or timestamps as int64 seconds or, if one has a fraction of a second, as timestamp[us]."""
+    seconds = column.cast(pa.timestamp("s"), safe=False)
+    if pa.types.is_timestamp(column.type):
+        exact = column.cast(pa.timestamp(column.type.unit))  # without its zone
+        if pc.any(pc.not_equal(exact, seconds)).as_py():
+            return exact.cast(pa.timestamp("us"), safe=False)
+    return seconds.cast(pa.int64())
 
 
 def _converted(column: pa.ChunkedArray, convert: Callable, expected: str, locate: Locate) -> pa.ChunkedArray:
     try:
         return convert(column)
     except pa.ArrowInvalid:
-        pass
-    first = first_bad(len(column), lambda n: convert(column.slice(0, n)))
-    value = column[first].as_py()
-    advice = ADVICE if re.search(MISSING_TEXT, str(value)) else ""
-    raise DataError(f"{locate(first)}: expected {expected}, found {printable(repr(value))}{advice}")
+        column = _null_if_missing(column)
+    try:
+        return convert(column)
+    except pa.ArrowInvalid:
+        first = first_bad(len(column), lambda n: convert(column.slice(0, n)))
+    raise DataError(f"{locate(first)}: expected {expected}, found {printable(repr(column[first].as_py()))}")
 
 
 def first_bad(n_rows: int, read: Callable[[int], Any]) -> int:

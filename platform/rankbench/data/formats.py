@@ -27,7 +27,7 @@ def format_of_names(names: list[str]) -> str | None:
 
 def format_of_file(raw: RawFile, columns: bool) -> str | None:
     """The format of a single file; None for a text with one interaction per line. `columns`: whether some are named, as in the
-    files of MovieLens they need not be.
+    files of MovieLens they need not be, and in those of LightGCN cannot be.
     """
     base = PurePosixPath(raw.member or raw.path.name).name.lower().removesuffix(".gz")
     if base.endswith(".inter"):
@@ -39,9 +39,17 @@ def format_of_file(raw: RawFile, columns: bool) -> str | None:
         return "movielens"
     if lines and lines[0].startswith("{"):
         return "json-lines"
-    if all(re.fullmatch(r"\d+( \d+)*", line.strip()) for line in lines) and len({line.count(" ") for line in lines}) > 1:
-        return "user-lines"
+    if not columns and all(re.fullmatch(r"\d+( \d+)*", line.strip()) for line in lines):
+        lengths = {len(line.split()) for line in lines}
+        # Interactions with a value have lines of one length, too, but their users come again.
+        if len(lengths) > 1 or (len(lines) > 1 and max(lengths) > 2 and not _a_user_comes_again(raw)):
+            return "user-lines"
     return None
+
+
+def _a_user_comes_again(raw: RawFile) -> bool:
+    users = [line.split(maxsplit=1)[0] for line in first_lines(raw, 1_000_000)]
+    return len({*users}) < len(users)
 
 
 def first_lines(raw: RawFile, most: int = 20) -> list[str]:

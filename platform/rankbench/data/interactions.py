@@ -20,8 +20,8 @@ class Interactions:
     """Pairs of a user code and an item code, with the raw ids that the codes stand for.
 
     `user`, `item`: int32 (nnz,), positions in `users`, `items`: the raw ids, sorted, int64 or string. `value`: float32
-    (nnz,) or None. `time`: int64 seconds (nnz,) or None. `part`: int8 (nnz,), a position in PARTS. `span`: int64 (nnz, 2) or
-    None: the first and the last time of the repeated interactions that each one stands for.
+    (nnz,) or None. `time`: int64 (nnz,), `per_second` to a second, or None. `part`: int8 (nnz,), a position in PARTS. `span`:
+    int64 (nnz, 2) or None: the first and the last time of the repeated interactions that each one stands for.
     """
 
     user: np.ndarray
@@ -32,6 +32,7 @@ class Interactions:
     value: np.ndarray | None = None
     time: np.ndarray | None = None
     span: np.ndarray | None = None
+    per_second: int = 1
 
     def __len__(self) -> int:
         return len(self.user)
@@ -85,8 +86,9 @@ class Encoder:
         if "value" in batch.column_names:
             columns["value"] = batch["value"].to_numpy().astype(np.float32)
         if "time" in batch.column_names:
-            # A missing time is stored as NO_TIME; protocols that use the time report it.
-            columns["time"] = pc.fill_null(batch["time"].cast(pa.int64()), NO_TIME).to_numpy()
+            # A missing time is stored as NO_TIME, which is NaT; protocols that use the time report it.
+            time = pc.fill_null(batch["time"].cast(pa.int64()), NO_TIME).to_numpy()
+            columns["time"] = time.view("M8[us]" if pa.types.is_timestamp(batch["time"].type) else "M8[s]")
         # A column that is missing in one part is dropped from all.
         self._columns = {
             name: [*chunks, columns[name] if kept is None else columns[name][kept]]
@@ -100,7 +102,11 @@ class Encoder:
         columns = {}
         for name in list(self._columns):
             columns[name] = np.concatenate(self._columns.pop(name))
-        return Interactions(user, item, columns["part"], users, items, columns.get("value"), columns.get("time"))
+        data = Interactions(user, item, columns["part"], users, items, columns.get("value"))
+        if (time := columns.get("time")) is None:
+            return data
+        # Numpy has joined the batches in the finest unit among them.
+        return replace(data, time=time.view(np.int64), per_second=10**6 if time.dtype == "M8[us]" else 1)
 
 
 class _Vocabulary:
@@ -149,6 +155,21 @@ def as_integers(ids: pa.Array) -> pa.Array:
     text = ids.cast(pa.string())
     plain = pc.match_substring_regex(text, r"^(0|-?[1-9][0-9]{0,17})$")
     return text.cast(pa.int64()) if pc.all(plain).as_py() else text
+
+
+def alike_ids(ids: pa.Array) -> tuple[int, str]:
+    """How many ids equal another one but for blanks around them or the form of their Unicode, and two that do."""
+    if not pa.types.is_string(ids.type):
+        return 0, ""
+    plain = pc.utf8_normalize(pc.utf8_trim_whitespace(ids), "NFC")
+    near = pc.is_in(plain, plain.filter(pc.not_equal(plain, ids)))  # most often none
+    plain, ids = plain.filter(near), ids.filter(near)
+    groups = plain.value_counts()
+    several = groups.filter(pc.greater(groups.field("counts"), 1))
+    if not len(several):
+        return 0, ""
+    one, other, *_ = ids.filter(pc.equal(plain, several[0]["values"])).to_pylist()
+    return pc.sum(several.field("counts")).as_py() - len(several), f"{one!a} and {other!a}"
 
 
 def positions_of(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 from filelock import FileLock
@@ -28,7 +29,7 @@ from rankbench.core.plugins import guarded, loaded
 from rankbench.data.blocks import csr_from_parts
 from rankbench.data.cards import Card, Step, load_card
 from rankbench.data.fetch import fetch
-from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions
+from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions, alike_ids
 from rankbench.data.protocols.spec import SplitSpec, protocols
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import READERS, reader
@@ -207,6 +208,7 @@ def _key(file: RawFile) -> list:
 def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> None:
     data, n_raw, n_missing = _read(card, raw, progress)
     raw_counts = {"users": len(data.users), "items": len(data.items), "interactions": n_raw}
+    n_alike = _warn_of_alike_ids(data, card.name)
     for number, step in enumerate(card.prepare):
         data = apply(step, data, f"{card.name}: prepare.{number}")
     data = data.compact().sorted()
@@ -229,7 +231,10 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
         "shape": list(parts.train.shape),
         "fingerprint": _fingerprint(matrices, parts, card.split),
         "raw_counts": raw_counts,
-        "counts": _counts(parts) | card.split.counts(data) | ({"dropped_missing": n_missing} if card.drops_missing else {}),
+        "counts": _counts(parts)
+        | card.split.counts(data)
+        | ({"dropped_missing": n_missing} if card.drops_missing else {})
+        | n_alike,
         "time_span": _time_span(data),
         "sources": sources,
     }
@@ -238,7 +243,8 @@ def _build(card: Card, raw: list[RawFile], folder: Path, progress: Progress) -> 
 
 def _read(card: Card, raw: list[RawFile], progress: Progress) -> tuple[Interactions, int, int]:
     """All interactions, the number of rows in the files, and how many of them `drop_missing` dropped. That step, and
-    `min_value` after it or as the first one, are applied while reading, so that the dropped rows need no memory.
+    `min_value` after it or as the first one, are applied while reading, so that the dropped rows need no memory. A row that
+    lacks only its time is dropped if the split needs it.
     """
     steps = card.prepare[1:] if card.drops_missing else card.prepare
     encoder, n_missing = Encoder(card.name, steps[0].min_value if steps else None), 0
@@ -249,7 +255,10 @@ def _read(card: Card, raw: list[RawFile], progress: Progress) -> tuple[Interacti
         for table in reader(file.spec.format)(replace(file, keep_missing=card.drops_missing)):
             if card.drops_missing:
                 n_rows = len(table)
-                table = (_named(table, card) if file.spec is MIRROR else table).drop_null()
+                table = _named(table, card) if file.spec is MIRROR else table
+                for name in table.column_names:
+                    if table[name].null_count and (name != "time" or card.split.by_time):
+                        table = table.filter(pc.is_valid(table[name]))
                 n_missing += n_rows - len(table)
             if len(table):
                 encoder.add(table, PARTS.index(file.part))
@@ -261,6 +270,19 @@ def _read(card: Card, raw: list[RawFile], progress: Progress) -> tuple[Interacti
     return encoder.finish(), encoder.n_raw + n_missing, n_missing
 
 
+def _warn_of_alike_ids(data: Interactions, source: str) -> dict[str, int]:
+    """Warn of ids that may be meant as one but are read as two. Returns their numbers, as counts of the dataset."""
+    counts = {}
+    for name, ids in (("user", data.users), ("item", data.items)):
+        n, example = alike_ids(ids)
+        if n:
+            counts[f"alike_{name}_ids"] = n
+            log.warning(
+                "%s: %s", source, f"{n:,} {name} ids equal another one but for blanks or Unicode form, such as {example}"
+            )
+    return counts
+
+
 def _named(table: pa.Table, card: Card) -> pa.Table:
     """The columns of a mirror's file that the card names: gaps in the others are no reason to drop a row."""
     named = [name for name in ("value", "time") if name in table.column_names and getattr(card.read, name) is not None]
@@ -270,7 +292,7 @@ def _named(table: pa.Table, card: Card) -> pa.Table:
 def _time_span(data: Interactions) -> list[int] | None:
     """First and last known time in seconds since 1970; None if no interaction has one."""
     known = data.time[data.time != NO_TIME] if data.time is not None else []
-    return [int(known.min()), int(known.max())] if len(known) else None
+    return [int(known.min()) // data.per_second, int(known.max()) // data.per_second] if len(known) else None
 
 
 def apply(step: Step, data: Interactions, source: str = "prepare") -> Interactions:
@@ -299,11 +321,17 @@ def apply(step: Step, data: Interactions, source: str = "prepare") -> Interactio
 
 
 def _deduplicate(data: Interactions, keep: str) -> Interactions:
-    """Keep one interaction per pair: the first or last in time (without times, in the file), or that with the largest value."""
-    rank = data.value if keep == "max" else data.time if data.time is not None else np.arange(len(data))
-    if keep == "first" and data.time is not None:
-        rank = np.where(rank == NO_TIME, _LAST, rank)  # of a pair, the first one whose time is known
-    order = np.lexsort((np.arange(len(data)), rank, data.item, data.user))
+    """Keep one interaction per pair: the first or last in time (without times, in the file), or that with the largest value.
+
+    Of equal times, the largest value is kept, and of equal values the first, so that the order of rows does not matter.
+    """
+    row = np.arange(len(data))
+    time = row if data.time is None else data.time
+    if keep != "last" and data.time is not None:
+        time = np.where(time == NO_TIME, _LAST, time)  # of a pair, the first one whose time is known
+    tie = row if data.value is None else -data.value if keep == "first" else data.value
+    keys = (-time, data.value) if keep == "max" else (tie, time)
+    order = np.lexsort((row, *keys, data.item, data.user))
     user, item = data.user[order], data.item[order]
     starts = np.r_[True, (user[1:] != user[:-1]) | (item[1:] != item[:-1])]
     chosen = starts if keep == "first" else np.r_[starts[1:], True]

@@ -116,9 +116,9 @@ def recognise(
     return Recognised(content, card.read.format, tuple(file.part for file in files), tuple(first.column_names), len(first))
 
 
-def _are_times(seconds: pa.ChunkedArray) -> bool:
+def _are_times(times: pa.ChunkedArray) -> bool:
     """Whether every row has a time, and not a number such as minutes or a count."""
-    return seconds.null_count == 0 and pc.min(seconds).as_py() > SMALLEST_TIME
+    return times.null_count == 0 and pc.min(times.cast(pa.int64())).as_py() > SMALLEST_TIME
 
 
 def _first_blocks(files: list[RawFile]) -> list[pa.Table]:

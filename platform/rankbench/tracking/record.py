@@ -165,13 +165,18 @@ def about_cold_users(records: Sequence[RunRecord], metric: str | None = None) ->
     """Return a sentence on the users without a history in finished runs on one dataset, with the means of both groups: of
     `metric`, by default the first nDCG, over the runs of an arm. None if all users have a history.
     """
-    first = records[0]
-    if not (number := first.users.get("without_history")):
+    # How many there are depends on the parts that a model was fitted on: a user's history may be in validation alone.
+    numbers = {each.fit_on: each.users.get("without_history", 0) for each in reversed(records)}
+    first = next((each for each in records if numbers[each.fit_on]), None)
+    if first is None:
         return None
+    number = numbers.pop(first.fit_on)
     mode, dropped = first.dataset.cold_users, first.dataset.cold_users == "drop"
     how = {"drop": "they are left out", "popularity": "popularity ranks for them", "keep": "each method ranks for them"}[mode]
     total = first.users["measured"] + number * dropped
-    text = f"{number:,} of {total:,} users with {first.measured_on} items have no history, and {how} (cold_users: {mode})"
+    text = f"{number:,} of {total:,} users with {first.measured_on} items have no history for a model fitted on {first.fit_on}"
+    text += "".join(f" ({other:,} for one fitted on {parts})" for parts, other in numbers.items())
+    text += f", and {how} (cold_users: {mode})"
     names = [metric or "", *(name for name in first.metrics if name.startswith("ndcg@")), *first.metrics]
     name = next((name for name in names if name in first.groups["without_history"]), "")
     arms: dict[str, list[tuple[float, float]]] = {}

@@ -49,6 +49,10 @@ class HeldOutUsers(SplitSpec):
     convention: Literal["liang-2018", "every-user"] = "liang-2018"
     item_vocabulary: Literal["train", "all"] = Field("train", description="items of the train users, or of all users")
 
+    @property
+    def by_time(self) -> bool:
+        return self.targets_by == "time"
+
     @field_validator("valid", "test")
     @classmethod
     def _whole(cls, users: int | float | str) -> int | float | str:
@@ -60,7 +64,7 @@ class HeldOutUsers(SplitSpec):
 @protocol("held-out-users", HeldOutUsers, refit=False)
 def held_out_users(data: Interactions, p: HeldOutUsers) -> np.ndarray:
     """Users in random order, published test users last: the last `test` are test users, those before them validation users."""
-    if p.targets_by == "time":
+    if p.by_time:
         require_time(data, "held-out-users with targets by time")
     present = np.unique(data.user)
     published = _published(data) if p.test == "published" else present[:0]
@@ -78,7 +82,7 @@ def held_out_users(data: Interactions, p: HeldOutUsers) -> np.ndarray:
         labels[~known[data.item]] = DROPPED
     for held_out, history in ((VALID, VALID_HISTORY), (TEST, TEST_HISTORY)):
         rows = np.flatnonzero(labels == held_out)
-        if p.targets_by == "time":
+        if p.by_time:
             order, rank, counts = in_time(data.keep(rows), stream(p.seed, "split", "ties", held_out))
             rank = counts[data.user[rows[order]]] - 1 - rank
         else:

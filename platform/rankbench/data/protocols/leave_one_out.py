@@ -16,8 +16,12 @@ class LeaveOneOut(InTime):
     protocol: Literal["leave-one-out"] = "leave-one-out"
     order: Literal["time", "random"] = "time"
 
+    @property
+    def by_time(self) -> bool:
+        return self.order == "time"
+
     def counts(self, data: Interactions) -> dict[str, int]:
-        if self.order != "time":
+        if not self.by_time:
             return {}
         valid = data.part == VALID
         tied = data.time[valid] == self.begin(data)[valid]
@@ -35,7 +39,7 @@ def leave_one_out(data: Interactions, p: LeaveOneOut) -> np.ndarray:
     fewer than three stay in train. Even in time order, a model trains on interactions of others that are later than a
     user's test interaction; the temporal protocol has no such leak.
     """
-    if p.order == "time":
+    if p.by_time:
         require_time(data, "leave-one-out by time")
         order, rank, counts = in_time(data, stream(p.seed, "split", "ties"))
     else:

@@ -39,6 +39,11 @@ class SplitSpec(Strict):
         "ranks for them, or popularity if the method has the same score for every item",
     )
 
+    @property
+    def by_time(self) -> bool:
+        """Whether every interaction needs a time."""
+        return False
+
     def timed(self, data: Interactions) -> Interactions:
         """The data with the time at which each pair counts."""
         return data
@@ -58,6 +63,10 @@ class InTime(SplitSpec):
         description="pairs with interactions before and after the cut. drop: they count when they were first met, and are no "
         "targets; keep: they count when they were last met, and are targets that the model does not know",
     )
+
+    @property
+    def by_time(self) -> bool:
+        return True
 
     def timed(self, data: Interactions) -> Interactions:
         return data if data.span is None else replace(data, time=data.span[:, 0 if self.repeats == "drop" else 1])

@@ -1,7 +1,8 @@
 """One file per format; a reader is a function of a `RawFile`, decorated by `reads`, which yields tables in file order.
 
 A table has the columns user and item (each int64 or string) and, if the card names them, value (float64) and time (int64
-seconds). A reader holds a bounded part of the file at a time, and its DataError names the file and line.
+seconds, or timestamp[us] where times have fractions of a second). A reader holds a bounded part of the file at a time, and its
+DataError names the file and line.
 """
 
 import importlib
@@ -84,7 +85,7 @@ def reader(format: str) -> Callable[..., Iterator[pa.Table]]:
     return tables
 
 
-TYPES = {"value": pa.types.is_float64, "time": pa.types.is_int64}
+TYPES = {"value": pa.types.is_float64, "time": lambda kind: kind in (pa.int64(), pa.timestamp("us"))}
 
 
 def problem_of(table: Any, keep_missing: bool = False) -> str:

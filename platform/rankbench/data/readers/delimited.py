@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from rankbench.core.errors import DataError, first_line, printable, shown
@@ -106,9 +107,12 @@ class Lines:
 
 @dataclass(frozen=True)
 class _Layout:
-    """The columns of a file. `columns`: their names in order; `names`: user, item, value, time → one of them."""
+    """The columns of a file. `columns`: their names in order; `names`: user, item, value, time → one of them; `wide`: the
+    separator as the file has it, which NARROW replaces if it has several bytes.
+    """
 
     separator: str
+    wide: str
     columns: list[str]
     names: dict[str, str]
 
@@ -126,8 +130,8 @@ def _narrow(block: bytes, separator: str, source: str) -> bytes:
 
 def _layout(head: Lines, spec: Read) -> _Layout:
     """The layout by the first line: the columns have its names or, if the file has no header, f0, f1, ..."""
-    separator = spec.separator or ","
-    separator = separator if len(separator.encode()) == 1 else NARROW.decode()
+    wide = spec.separator or ","
+    separator = wide if len(wide.encode()) == 1 else NARROW.decode()
     require_few_columns(head.text.count(separator.encode()), head.locate(0))
     options = csv.ReadOptions(autogenerate_column_names=not spec.header)
     try:
@@ -144,7 +148,7 @@ def _layout(head: Lines, spec: Read) -> _Layout:
             raise DataError(f"{head.source}: no column {str(wanted)!r}{printable(hint)}")
         if columns.count(column) > 1:
             raise DataError(f"{head.source}: {columns.count(column)} columns are called {column!r}")
-    return _Layout(separator, columns, names)
+    return _Layout(separator, wide, columns, names)
 
 
 def _other_separator(head: Lines, columns: list[str]) -> str:
@@ -199,7 +203,12 @@ def _parsed(lines: Lines, layout: _Layout) -> pa.Table:
         return table
     if len(table) != lines.n_filled() + 1:
         raise ValueError("a quote is open at the end of the line")
-    return table.slice(0, len(table) - 1)
+    table = table.slice(0, len(table) - 1)
+    if layout.wide == layout.separator:
+        return table
+    # In quotes, the separator is text.
+    texts = [pc.replace_substring(column, layout.separator, layout.wide) for column in table.columns]
+    return pa.table(texts, table.column_names)
 
 
 def _malformed(lines: Lines, layout: _Layout) -> DataError:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rankbench.core.errors import DataError, printable, shown
 from rankbench.core.registry import nearest
-from rankbench.data.columns import ADVICE, interactions
+from rankbench.data.columns import ADVICE, MISSING_BESIDE_NULL, interactions
 from rankbench.data.raw import NOT_UTF8, RawFile, blocks_of_lines
 from rankbench.data.readers import reads
 
@@ -31,7 +31,7 @@ ALLOWED: dict[str, tuple[type, ...]] = {
 
 @reads("json-lines")
 def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Yield the columns user, item (string) and, if the card names them, value (float64), time (int64, perhaps null).
+    """Yield the columns user, item (string) and, if the card names them, value (float64), time (perhaps null).
 
     Raises DataError naming the line that is not an object, lacks a field, or has one of the wrong type.
     """
@@ -101,7 +101,7 @@ def _table(
     except (TypeError, IndexError, AttributeError):
         raise DataError(f"{locate(row)}: expected an object, {{...}}, found {printable(shown(content))}") from None
     texts = {name: _texts(name, values, keep_missing, locate) for name, values in columns.items()}
-    return interactions(texts, locate, keep_missing)
+    return interactions(texts, locate, keep_missing, MISSING_BESIDE_NULL)
 
 
 def _texts(name: str, values: list, keep_missing: bool, locate: Callable[[int], str]) -> pa.ChunkedArray:
