@@ -132,7 +132,7 @@ def test_what_cannot_be_measured_is_refused(shop, environment, tmp_path):
     good = listed(("a", "x3", 1), ("b", "x2", 1))
     (tmp_path / "one.csv").write_text("user,item,rank\na,x3,1\n\na,nothing,2\n", encoding="utf-8")
     for lists, about, message in [
-        (listed(("a", "x3", 1)), {}, r"only 1 of the 4 measured users have a list; --allow-missing counts the others as 0"),
+        (listed(("a", "x3", 1)), {}, r"only 1 of the 4 measured users have a list; allow_missing=True counts the others as 0"),
         (listed(("e", "x3", 1)), {}, r"none of the 4 measured users has a list"),
         (good, {"metrics": ["auc", "ndcg@2"]}, r"metrics: auc needs the scores of all items"),
         (good, {"metrics": "ndcg@7"}, r"^metrics: 7 is more than the 6 items of shop"),

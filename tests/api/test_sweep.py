@@ -261,7 +261,7 @@ def test_a_row_without_a_finished_final_run_or_with_other_data_is_refused(result
         stored = replace(made.stored, records=made.stored.records | {record.id: instead})
         with pytest.raises(ConfigError, match=message):
             winner(rb.Results(made.folder, stored), "EASE", "my-shop", environment)
-    with pytest.raises(ConfigError, match="is not finished; continue it with --resume"):
+    with pytest.raises(ConfigError, match="is not finished; resume the sweep first"):
         winner(rb.Results(made.folder, replace(made.stored, chosen=None)), "EASE", "my-shop", environment)
 
 
@@ -299,20 +299,33 @@ def test_the_command_fits_the_winning_row_and_says_on_what(results, monkeypatch,
         ({"datasets": FRAME}, "give an experiment, or datasets and methods"),
         ({"datasets": FRAME, "methods": []}, "methods: give at least one"),
         ({"datasets": FRAME, "methods": "eas"}, r"unknown method 'eas'; did you mean ease\?"),
-        ({"datasets": FRAME, "methods": {"ease": 3}}, "methods: ease: expected a mapping of parameters, got 3"),
+        ({"datasets": FRAME, "methods": {"ease": 3}}, "methods: expected .* a mapping from names to mappings, got {'ease': 3}"),
         (
             {"datasets": FRAME, "methods": "ease", "params": {"lamm": 1}},
             r"lamm: none of the methods has this parameter; did you mean lam\?",
         ),
         ({"datasets": FRAME, "methods": {"ease": {"lam": -1}}}, "lam"),
         ({"datasets": [7], "methods": "ease"}, "got int"),
-        ({"datasets": FRAME, "methods": 5}, "methods: expected names or a mapping, got 5"),
-        ({"datasets": FRAME, "methods": "ease", "params": [1]}, r"params: expected a mapping with names as keys, got \[1\]"),
-        ({"datasets": FRAME, "methods": "ease", "seeds": 1.5}, "seeds: expected a whole number from 0, got 1.5"),
+        ({"datasets": FRAME, "methods": 5}, "methods: expected a text, a list of texts or a mapping .*, got 5"),
+        ({"datasets": FRAME, "methods": "ease", "params": [1]}, r"params: expected a mapping from names to values, got \[1\]"),
+        (
+            {"datasets": FRAME, "methods": "ease", "seeds": 1.5},
+            "seeds: expected a whole number or a list of whole numbers, got 1.5",
+        ),
         ({"datasets": FRAME, "methods": "ease", "metric": "ndgc@5"}, r"ndgc.*did you mean ndcg"),
         ({"experiment": "demo", "datasets": FRAME}, "datasets: the experiment file says this"),
         ({"experiment": "demo", "seeds": [0, 1]}, "seeds: the experiment file says this"),
-        ({"datasets": FRAME, "methods": "ease", "take_over": True}, "give --resume, too"),
+        ({"datasets": FRAME, "methods": "ease", "take_over": True}, "^take_over=True continues .*; give resume=True, too"),
+        ({"datasets": FRAME, "methods": "ease", "search": "none", "extend": True}, "^extend=True: no parameter has a range"),
+        ({"experiment": "demo", "chosen": True, "search": "registry"}, "^search: chosen=True skips the search"),
+        (
+            {"experiment": "demo", "search": "none", "changes": {"search.ranges": "none"}},
+            "^search: search.ranges is given, too",
+        ),
+        (
+            {"datasets": FRAME, "methods": "ease", "seeds": 1, "changes": {"final.seeds": [2]}},
+            "^seeds: final.seeds is given, too",
+        ),
         ({"experiment": "dmo"}, r"did you mean demo\.yaml\?"),
     ],
 )

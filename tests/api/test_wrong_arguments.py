@@ -1,5 +1,9 @@
 """Arguments of the Python interface: NumPy's numbers are numbers, and a wrong one is one line that names it."""
 
+import inspect
+from pathlib import Path
+from typing import Any, get_type_hints
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -52,7 +56,7 @@ def test_a_generator_of_models_and_an_arrow_table_of_interactions_are_taken(mode
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m, e: m.recommend(0, k=True), "k: expected a whole number from 1, got True"),
+        (lambda m, e: m.recommend(0, k=True), "k: expected a whole number, got True"),
         (lambda m, e: m.recommend(np.zeros((2, 2), int)), "expected an id or several, got a matrix"),
         (lambda m, e: m.recommend(PAIRS), "expected an id or several, got a table; give its column"),
         (lambda m, e: m.recommend_new(None), "interactions: expected a table, got None"),
@@ -62,26 +66,35 @@ def test_a_generator_of_models_and_an_arrow_table_of_interactions_are_taken(mode
             lambda m, e: m.recommend_new(pd.DataFrame([[1, 2, 3]], columns=["user", "item", "item"])),
             "interactions: 2 columns are called 'item'",
         ),
-        (lambda m, e: m.evaluate(dataset=PAIRS), "dataset: expected the name of a dataset or what rb.dataset returns"),
-        (lambda m, e: m.save(None), "folder: expected the path of a folder, got None"),
-        (lambda m, e: rb.load(None), "folder: expected the path of a folder, got None"),
-        (lambda m, e: rb.report(5, environment=e), "report: expected the name, id or folder of a sweep, got 5"),
-        (lambda m, e: rb.sweep(5, environment=e), "experiment: expected a name or a path, got 5"),
+        (lambda m, e: m.recommend([[1]]), "user ids: expected ids, got lists of them"),
+        (lambda m, e: m.evaluate(dataset=PAIRS), "dataset: expected a text, a Path or a Dataset, got DataFrame"),
+        (lambda m, e: m.evaluate(dataset=Path("none.yaml"), environment=e), "none.yaml: no such dataset card"),
+        (lambda m, e: m.evaluate(metrics=[], environment=e), "metrics: give at least one"),
+        (lambda m, e: rb.load("x" * 300), "File name too long"),
+        (lambda m, e: rb.report(5, environment=e), "what: expected a text or a Path, got 5"),
+        (lambda m, e: rb.sweep(5, environment=e), "experiment: expected a text or a Path, got 5"),
         (lambda m, e: rb.sweep("demo", memory=5, environment=e), "memory: expected a text, got 5"),
-        (lambda m, e: rb.sweep("demo", changes=5, environment=e), "changes: expected a mapping with names as keys, got 5"),
-        (lambda m, e: rb.fit("synthetic", "ease", seed=True, environment=e), "seed: expected a whole number from 0, got True"),
+        (lambda m, e: rb.sweep("demo", changes=5, environment=e), "changes: expected a mapping from names to values, got 5"),
+        (lambda m, e: rb.fit("synthetic", "ease", seed=True, environment=e), "seed: expected a whole number, got True"),
         (lambda m, e: rb.fit("synthetic", "ease", execution=5, environment=e), "execution: expected an Execution, got 5"),
-        (lambda m, e: rb.fit("synthetic", "ease", environment=5), r"environment: expected an Environment, .* got 5"),
-        (lambda m, e: rb.dataset("synthetic", changes={5: 5}, environment=e), "changes: expected a mapping with names as keys"),
+        (lambda m, e: rb.fit("synthetic", "ease", environment=5), "environment: expected an Environment, got 5"),
+        (
+            lambda m, e: rb.dataset("synthetic", changes={5: 5}, environment=e),
+            "changes: expected a mapping from names to values",
+        ),
         (lambda m, e: rb.dataset(PAIRS["user"], environment=e), r"dataset: expected a pandas, .* got Series"),
         (lambda m, e: rb.dataset(PAIRS, user=None, environment=e), "user: give the name of the column"),
-        (lambda m, e: rb.dataset(PAIRS, split=5, environment=e), r"split: expected the name of a protocol .* got 5"),
-        (lambda m, e: rb.dataset(PAIRS, prepare=5, environment=e), r"prepare: expected a list of steps .* got 5"),
+        (
+            lambda m, e: rb.dataset(PAIRS, split=5, environment=e),
+            "split: expected a text or a mapping from names to values, got 5",
+        ),
         (
             lambda m, e: rb.dataset(PAIRS, prepare={"k_core": 2}, environment=e),
-            "prepare: expected a list of steps .* got {'k_core",
+            "prepare: expected a list of texts or mappings, got {'k_core",
         ),
-        (lambda m, e: rb.dataset(PAIRS, prepare=[5], environment=e), r"prepare: expected a list of steps .* got \[5\]"),
+        (lambda m, e: rb.dataset(PAIRS, prepare=[5], environment=e), r"prepare: expected a list of .* mappings, got \[5\]"),
+        (lambda m, e: rb.dataset("synthetic", value=0, environment=e), "value: the card of synthetic says this"),
+        (lambda m, e: rb.dataset("synthetic", name="", environment=e), "name: expected a name of at most 64"),
         (lambda m, e: rb.dataset(PAIRS, name="a" * 300, environment=e), "dataset: name: expected a name of at most 64"),
         (
             lambda m, e: rb.dataset(pd.DataFrame({"user": [2**70, 1], "item": [1, 2]}), environment=e),
@@ -91,23 +104,28 @@ def test_a_generator_of_models_and_an_arrow_table_of_interactions_are_taken(mode
             lambda m, e: rb.dataset(PAIRS.assign(item=PAIRS["item"] + 0.5), environment=e),
             r"dataset: the column 'item': ids are whole numbers below 2\^63 or text .*; convert them with \.astype",
         ),
-        (lambda m, e: rb.compare({1: m, 2: m}, environment=e), "compare: names of models are text, got 1"),
-        (lambda m, e: rb.compare(None, environment=e), "compare: expected models or evaluations, got None"),
-        (lambda m, e: rb.compare([m, m], baseline=m, environment=e), "baseline: expected the name of a model"),
+        (lambda m, e: rb.compare({1: m, 2: m}, environment=e), "models: expected a list of Evaluations or Models or a mapping"),
+        (lambda m, e: rb.compare([m, m], baseline=m, environment=e), "baseline: expected a text, got Model"),
         (lambda m, e: rb.compare([m, m], seed=-1, environment=e), "seed: expected a whole number from 0, got -1"),
         (lambda m, e: rb.compare([m, m], metric="ndcg", environment=e), "metric: write ndcg with a cutoff, as in ndcg@20"),
-        (
-            lambda m, e: rb.leaderboard(datasets=[PAIRS], environment=e),
-            "datasets: expected names or patterns, got DataFrame; write",
-        ),
-        (lambda m, e: rb.leaderboard(datasets=5, environment=e), "datasets: expected names or patterns, got int; write a card"),
-        (lambda m, e: rb.leaderboard(datasets=[], environment=e), "datasets: give at least one, or leave it out for all"),
+        (lambda m, e: rb.leaderboard(datasets=PAIRS, environment=e), "datasets: expected a text or a list of texts, got DataF"),
+        (lambda m, e: rb.leaderboard(datasets=[], environment=e), "datasets: give at least one"),
+        (lambda m, e: rb.leaderboard(datasets=(), environment=e), "datasets: give at least one"),
         (lambda m, e: m.evaluate(metrics="mrr", environment=e), "^the default of cutoffs: 50 is more than the 25 items"),
         (lambda m, e: rb.leaderboard("esae", environment=e), "^methods: unknown name 'esae'; did you mean ease"),
         (lambda m, e: rb.leaderboard(metric="ndcg", environment=e), "^metric: write ndcg with a cutoff"),
-        (lambda m, e: rb.leaderboard(budget=3, environment=e), "budget: expected a time such as 30s or 2m, got 3"),
+        (lambda m, e: rb.leaderboard(budget=3, environment=e), "budget: expected a text, got 3"),
+        (lambda m, e: rb.leaderboard(budget="5x", environment=e), "^budget: expected a time such as"),
+        (lambda m, e: rb.leaderboard(address="here", environment=e), r"^address \(or RAY_ADDRESS\): expected HOST:PORT"),
+        (lambda m, e: rb.Execution(n_threads=-1), "Execution.n_threads: expected a whole number from 1, got -1"),
+        (lambda m, e: rb.Execution(n_threads=float("nan")), "Execution.n_threads: expected a whole number, got nan"),
+        (lambda m, e: rb.Execution(executor=5), "Execution.executor: expected a BlockMap, got 5"),
+        (lambda m, e: rb.Execution(device="gpu"), "Execution.device: expected cpu, cuda or cuda:N, got 'gpu'"),
+        (lambda m, e: rb.Spill(Path("here"), -1), "Spill.memory: expected a whole number from 0, got -1"),
+        (lambda m, e: rb.Spill("here", 10**9), "Spill.folder: expected a Path, got 'here'"),
+        (lambda m, e: rb.Spill(Path("here"), 10**9, resume="no"), "Spill.resume: expected True or False, got 'no'"),
         (lambda m, e: rb.leaderboard(threads=0, environment=e), "threads: expected a whole number from 1, got 0"),
-        (lambda m, e: rb.leaderboard(store=5, environment=e), "store: expected a folder, got 5"),
+        (lambda m, e: rb.leaderboard(store=5, environment=e), "store: expected a Path, got 5"),
     ],
 )
 def test_a_wrong_argument_is_one_line(models, call, message):
@@ -115,6 +133,54 @@ def test_a_wrong_argument_is_one_line(models, call, message):
     with pytest.raises((ConfigError, DataError), match=message) as refused:
         call(ease, environment)
     assert "\n" not in str(refused.value)
+
+
+REQUIRED = {
+    "compare": [[]],
+    "dataset": ["synthetic"],
+    "evaluate": ["synthetic", "lists.csv"],
+    "fit": ["synthetic", "ease"],
+    "fit_from": ["demo", "ease"],
+    "load": ["model"],
+    "plugin": ["mine.py"],
+    "chart": ["self"],
+    "recommend": ["self", 0],
+    "recommend_new": ["self", 0],
+    "save": ["self", "model"],
+    "similar": ["self", 0],
+    "write": ["self", "report"],
+}
+FUNCTIONS = [getattr(rb, name) for name in rb.__all__ if not isinstance(getattr(rb, name), type)]
+METHODS = [
+    each for cls in (rb.Model, rb.Results) for name, each in vars(cls).items() if inspect.isfunction(each) and name[0] != "_"
+]
+CHECKED = [
+    (function, name)
+    for function in (*FUNCTIONS, *METHODS)
+    for name, hint in get_type_hints(function).items()
+    if name != "return" and hint is not Any
+]
+
+
+@pytest.mark.parametrize(("function", "argument"), CHECKED, ids=[f"{each.__name__}-{name}" for each, name in CHECKED])
+def test_every_argument_is_checked_by_its_annotation(function, argument):
+    given = dict(zip(inspect.signature(function).parameters, REQUIRED.get(function.__name__, []), strict=False))
+    for wrong in (object, object(), [object()], {1: object()}, PAIRS, np.zeros((2, 2)), float("nan"), b"no"):
+        if argument in ("user", "item", "value", "time") and not isinstance(wrong, list | dict):  # a column may have any name
+            continue
+        if argument in ("progress", "warn") and callable(wrong):
+            continue
+        with pytest.raises(ConfigError, match=f"^{argument}: (expected|give) ") as refused:
+            function(**given | {argument: wrong})
+        assert "\n" not in str(refused.value)
+
+
+def test_a_text_is_no_switch(models):
+    (ease, _), _ = models
+    for word in ("False", "no", "", "true", 1):
+        with pytest.raises(ConfigError, match=r"^filter_seen: expected True or False, got"):
+            ease.recommend(0, filter_seen=word)
+    assert len(ease.recommend(0, 3, filter_seen=np.True_)) == 3
 
 
 @pytest.mark.parametrize(

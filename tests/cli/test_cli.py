@@ -218,6 +218,7 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["run", "synthetic", "ease", "lam"], "'lam': expected name=value"),
         (["run", "synthetic", "ease", "lam=1", "lam=2"], "lam: given twice"),
         (["run", "synthetic", "ease", "data.split.tets=0.1"], "split.tets: unknown key; did you mean test?"),
+        (["run", "synthetic", "ease", "data.referense=x"], "referense: unknown key; known: expect, name, prepare, "),
         (["run", "synthetic", "ease", "--metrics", "ndgc"], "unknown metric 'ndgc'; did you mean ndcg?"),
         (["run", "synthetic", "ease", "--cutoffs", "ten"], "--cutoffs: expected whole numbers"),
         (["run", "synthetic", "ease", "--dtype", "int8"], "--dtype: expected float32 or float64"),

@@ -34,6 +34,8 @@ def test_a_plan_as_an_object(capsys):
     [
         (["ease", "--dry-run"], "--dry-run: name the nodes too, such as --nodes 16x16x128GB@10"),
         (["ease", "--nodes", "4x16x128GB@10"], "--nodes: only describes nodes for --dry-run; --address joins a cluster"),
+        (["ease", *NODES, "--seed", "3"], "--seed: no effect on what --dry-run predicts; leave it out"),
+        (["ease", *NODES, "--resume"], "--resume: no effect on what --dry-run predicts; leave it out"),
         (["ease", "--dry-run", "--nodes", "four"], "--nodes: expected NODESxCORESxMEMORY@GIGABITS such as 16x16x128GB@10"),
         (["ials", *NODES], "--nodes: only closed forms are planned on nodes, and ials is none"),
         (

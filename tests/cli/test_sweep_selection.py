@@ -74,6 +74,8 @@ def test_where_nothing_is_chosen_nothing_is_fitted_twice(capsys):
         found = planned(capsys, "--datasets", "toy-a,toy-held-out", "--methods", "bpr,ease", "epochs=1", *words)
         return [stage["name"] for stage in found["stages"]], found["notes"]
 
+    for given in (["--search", "none"], ["--chosen"], ["--chosen", "--search", "none"]):
+        assert stages(*given, "patience=0")[0] == ["final"]
     names, notes = stages("--search", "none", "patience=0")
     assert names == ["final"] and "toy-held-out: without bpr: only methods with fold-in score held-out users" in notes
     for words in (["--search", "none", "patience=1"], ["--search", "none", "patience=0", "lam={grid: [1, 5]}"]):
@@ -115,6 +117,17 @@ def test_options_select_from_a_file(home, capsys):
         (["--datasets", "toy-a", "--methods", "family:liner"], "unknown family 'liner'; did you mean linear?"),
         (["--datasets", "toy-a", "--methods", "ease", "lamb=3"], "params.lamb: none of the methods has this parameter"),
         (["--datasets", "toy-a", "--methods", "ease", "--metric", "ndgc@20"], "ndgc"),
+        (["--datasets", "toy-a", "--methods", "ease", "trials=3"], "this parameter; did you mean search.trials?"),
+        (["--datasets", "toy-a", "--methods", "ease", "serach.trials=3"], "this parameter; did you mean search?"),
+        (["demo", "trials=3"], "demo.yaml: trials: unknown key; did you mean search.trials?"),
+        (["demo", "seeds=3"], "demo.yaml: seeds: unknown key; did you mean final.seeds?"),
+        (["demo", "lam=3"], "demo.yaml: lam: unknown key; known: arms, "),
+        (["demo", "--chosen", "--search", "registry"], "--search: --chosen skips the search; leave one of them out"),
+        (["demo", "--chosen", "--extend"], "--extend: --chosen skips the search; leave one of them out"),
+        (["demo", "--metric", "mrr@5", "search.choose.metric=mrr@9"], "--metric: search.choose.metric is given, too; leave"),
+        (["demo", "--all-pairs", "final.pairs=best"], "--all-pairs: final.pairs is given, too; leave one of them out"),
+        (["--datasets", "toy-a", "--methods", "ease", "--search", "none", "--extend"], "--extend: no parameter has a range"),
+        (["demo", "--register", "bst"], "--register: expected 'best' or 'all', got 'bst'"),
         (["lam=3", "--datasets", "toy-a"], "give an experiment file, or --datasets and --methods"),
         (["--datasets", "", "--methods", "ease"], "--datasets: expected names separated by commas, such as a,b, got ''"),
         (["demo", "--datasets", ""], "--datasets: expected names separated by commas, such as a,b, got ''"),

@@ -30,7 +30,7 @@ CLUSTER = "10.0.0.1:6379"
             "^500 MB are too little: shared objects take 84 MB, .* at least 450 MB; give at least 534MB$",
         ),
         (f"{HOST + 1000:.3f}GB", None, rf"^{HOST + 1000:.1f} GB are more than the {HOST:.1f} GB of this"),
-        ("1GB", CLUSTER, r"ray start --memory=900000000 --object-store-memory=100000000$"),
+        ("1GB", CLUSTER, r"`ray start --memory=900000000 --object-store-memory=100000000`$"),
         ("much", None, "^expected a size such as 4GB"),
     ],
 )

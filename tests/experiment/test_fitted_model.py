@@ -283,9 +283,9 @@ def test_users_of_whom_nothing_is_known_are_counted_and_answered_as_asked(card, 
     assert said == [
         f"unknown user id 'new' (1 such of 3 users); they get {what}" for what in ("no items", "the most popular items")
     ]
-    with pytest.raises(ConfigError, match=r"unknown user id 'new' \(1 such of 3 users\); unknown=skip leaves them out"):
+    with pytest.raises(ConfigError, match=r"unknown user id 'new' \(1 such of 3 users\); unknown: skip leaves them out"):
         model.recommend(["u2", "new", "u1"], 3)
-    with pytest.raises(ConfigError, match="unknown: expected skip, popularity, error, got 'x'"):
+    with pytest.raises(ConfigError, match="unknown: expected skip, popularity or error, got 'x'"):
         model.recommend(["u2"], unknown="x")
     # A user of the data whose interactions all lie in test has an id, and nothing to score from.
     row = model.users.to_pylist().index("u1")
@@ -328,7 +328,7 @@ def test_what_cannot_be_answered_is_said(card, environment):
     for call, message in [
         (lambda: model.recommend(["u1", "u400"]), r"unknown user id 'u400'"),
         (lambda: model.recommend(["u1"], k=26), "k = 26 is more than the 25 items"),
-        (lambda: model.recommend(["u1"], k="3"), "k: expected a whole number from 1, got '3'"),
+        (lambda: model.recommend(["u1"], k="3"), "k: expected a whole number, got '3'"),
         (lambda: model.recommend_new(pd.DataFrame({"user": ["x"]})), "no column 'item'"),
         (lambda: model.evaluate(cutoffs=[5, 26], environment=environment), "cutoffs: 26 is more than the 25 items"),
     ]:

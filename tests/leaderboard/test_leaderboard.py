@@ -275,8 +275,8 @@ def test_entries_of_other_threads_and_metrics_are_not_mixed(board, stored):
     after = board("show", "--methods", "!popularity", "--datasets", "!a")
     assert after["methods"] == board("show", "--datasets", "!a", "--methods", "!popularity", "--threads", "1")["methods"]
     notes = board("show")["notes"]
-    assert "left out are 1 by recall@20 (--metric shows these)" in notes[0]
-    assert "Shown are entries with --threads 1; left out are 1 with 2" in notes[1]
+    assert "left out are 1 by recall@20 (the option metric shows these)" in notes[0]
+    assert "Shown are entries of 1 thread; left out are 1 with 2" in notes[1]
     assert notes[2] == "Left out are 1 entries on earlier data, or by earlier ranges or code of the method."
     assert not before["notes"]
     assert board("show", "--threads", "2")["datasets"] == ["a"]

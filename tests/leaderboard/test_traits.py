@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from rankbench.judge.ranking import MethodRanking, performance_space
 from rankbench.leaderboard.traits import traits
-
-VALUES = np.random.default_rng(1).random((8, 4))
-
-
-def board(values):
-    n, k = values.shape
-    return MethodRanking(tuple(f"d{i}" for i in range(n)), tuple(f"m{j}" for j in range(k)), values)
 
 
 def test_traits_are_those_of_loops():
@@ -25,13 +17,3 @@ def test_traits_are_those_of_loops():
             "activity skew": gini,
         }
     )  # fmt: skip
-
-
-def test_datasets_with_the_same_order_are_one_point():
-    values = np.vstack([VALUES, VALUES[0] * 3])
-    points, shares = performance_space(board(values))
-    assert points[8] == pytest.approx(points[0]) and 0 < shares[1] <= shares[0] <= 1
-    ranks = board(values).ranks - board(values).mean_ranks
-    eigenvalues = np.sort(np.linalg.eigvalsh(ranks.T @ ranks))[::-1]
-    assert shares == pytest.approx(eigenvalues[:2] / eigenvalues.sum())
-    assert performance_space(board(VALUES[:2])) is None and performance_space(board(np.ones((4, 3)))) is None

@@ -10,12 +10,13 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 from PIL import Image
 
 from rankbench.core.palette import COLOURS
 from rankbench.judge.compare import compare
 from rankbench.reports import html as page
-from rankbench.reports.draw import _free_place, _overlap, draw, svg
+from rankbench.reports.draw import _drawn, draw, svg
 from rankbench.reports.figure import DASHES, Label, Marks, Panel, styles
 from rankbench.reports.figures import (
     SHORTEST,
@@ -134,10 +135,13 @@ def test_what_was_watched_on_validation_is_shown_where_nothing_else_was(make_run
 
 def test_no_name_covers_another_where_there_is_room():
     # Twelve points within a few pixels: at their own places the names would all lie on each other.
-    points, taken, room = [(250 + i % 3, 180 + i % 4) for i in range(12)], [], (0, 0, 500, 360)
-    for x, y in points:
-        taken.append(_free_place(x, y, 3, (25, 5), room, taken)[1])
-    assert not any(_overlap(one, other) for one, other in itertools.combinations(taken, 2))
+    points = [(i % 3 / 100, i % 4 / 100) for i in range(12)]
+    labels = [Label(x, y, f"name {i}") for i, (x, y) in enumerate(points)]
+    marks = Marks(*zip(*points, strict=True)), Marks([-1, 1], [-1, 1])
+    drawing = _drawn([Panel("", marks=marks, labels=labels, size=(7, 5))])
+    drawing.draw_without_rendering()
+    boxes = [Text.get_window_extent(name) for name in drawing.axes[0].texts]  # without the lines to their points
+    assert len(boxes) == 12 and not any(one.fully_overlaps(other) for one, other in itertools.combinations(boxes, 2))
     far = Panel("", marks=[Marks([0, 1], [0, 1], arm="a")], labels=[Label(0, 0, "a name", arm="a")])
     assert svg(far, 0).count('data-arm="a"') == 2 and ">a name</" in svg(far, 0)
 

@@ -126,7 +126,7 @@ def test_a_sweep_shows_what_is_missing_and_resume_takes_it_up(home, at_once, cap
         ("away", "popularity"): BRIEF, ("away", "ease"): BRIEF,
     }  # fmt: skip
     reason = f"{home / 'away.csv'}: no such file (dataset away)"
-    assert f"warning: not available: {reason}; --resume adds it once it is available" in err
+    assert f"warning: not available: {reason}; a resumed sweep adds it once it is available" in err
     folder = Path(first["folder"])
     assert read_sweep(folder).about.not_available == {"away": NotAvailable("no such file", reason)}
     assert f"away is not available: {reason}" in (folder / "report" / "report.html").read_text()

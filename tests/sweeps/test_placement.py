@@ -13,7 +13,7 @@ from rankbench.cluster.machine import Machine, Needs, described
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.placement import adapted, require_machine, shared_needs
-from rankbench.sweeps.trials import waiting
+from rankbench.sweeps.trials import callbacks
 
 from .commands import output, start
 from .planned import plan_of
@@ -127,9 +127,9 @@ def test_what_may_be_wrong_with_this_machine_is_not_said_of_a_cluster_that_was_j
         "log_folder": lambda: "logs",
         "advice": lambda n: "stop Ray",
     }.items():
-        monkeypatch.setattr(waiting, name, value)
+        monkeypatch.setattr(callbacks, name, value)
     said = []
-    callback = waiting.Waiting(lambda trial: Needs(1, GB), said.append, local)
+    callback = callbacks.Waiting(lambda trial: Needs(1, GB), said.append, local)
     for _ in range(2):
         callback.on_step_end(1, [SimpleNamespace(status="PENDING", trial_id="a")])
     (line,) = said
@@ -153,7 +153,7 @@ environment = Environment.from_env()
 planned = plan(spec, environment, 1, "here")
 with session(None, 1) as cluster:
     import ray
-    from rankbench.sweeps.trials import waiting
+    from rankbench.sweeps.trials import callbacks
     from rankbench.sweeps.run_units import run_units
 
     class Holder:
@@ -162,7 +162,7 @@ with session(None, 1) as cluster:
 
     holder = ray.remote(num_cpus=1)(Holder).remote()
     assert ray.get(holder.hold.remote())
-    waiting.PATIENCE = 0.5
+    callbacks.PATIENCE = 0.5
     warnings = []
 
     def warn(line):

@@ -16,8 +16,7 @@ from rankbench.sweeps.heartbeat import Heartbeat, Progress, last_heartbeat
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trials import trainable
-from rankbench.sweeps.trials.reports import BEGUN, ITERATION, ROWS, VALID, Reports
-from rankbench.sweeps.trials.silence import Silence
+from rankbench.sweeps.trials.callbacks import BEGUN, ITERATION, ROWS, VALID, Reports, Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views import live, sweep_view

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from statistics import fmean
 from typing import Any
 
@@ -16,6 +15,7 @@ from rankbench.schema.stored_sweep import StoredSweep
 from rankbench.tracking.mlflow_internals import COLOUR
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import VERDICT, metric_key, record_params, record_tags
+from rankbench.tracking.spool import milliseconds
 
 OF_ONE_SEED = ("rankbench.run", "rankbench.seed", "rankbench.record", "rankbench.started_at", "rankbench.error")
 BEST, TIED, WORSE = "best", "not significantly different from the best", "worse than the best"
@@ -48,7 +48,7 @@ def arm_runs(stored: StoredSweep, table: Table) -> list[dict[str, Any]]:
             "params": {name: str(value) for name, value in params.items() if value not in (None, "")},
             "metrics": _metrics(finished, row, table) if finished else {},
             "curve": mean_curve([record.curve for record in finished]),
-            "started": min(map(_started, records)),
+            "started": min(milliseconds(record.started_at) if record.started_at else 0 for record in records),
             "seconds": fmean(sum(record.seconds.values()) for record in records),
             "reason": "" if finished else first.error or first.status,
         })  # fmt: skip
@@ -91,7 +91,3 @@ def _metrics(records: Sequence[RunRecord], row: ReportRow, table: Table) -> dict
             metrics[f"{key}_p_value"] = max(pair.p_bootstrap_holm, pair.p_wilcoxon_holm)
     metrics |= {f"seconds/{phase}": value for phase, value in row.seconds.items()}
     return metrics | {"peak_memory_gb": fmean(record.peak_memory_bytes for record in records) / 1e9}
-
-
-def _started(record: RunRecord) -> int:
-    return int(datetime.fromisoformat(record.started_at).timestamp() * 1000) if record.started_at else 0

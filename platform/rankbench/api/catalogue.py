@@ -5,11 +5,13 @@ from __future__ import annotations
 import pandas as pd
 
 from rankbench.core.environment import Environment
+from rankbench.core.public import public
 from rankbench.data.cards import card_names, read_card
 from rankbench.data.describe import raw_data
 from rankbench.experiment.methods import method, registered
 
 
+@public
 def datasets(*, environment: Environment | None = None) -> pd.DataFrame:
     """Return one row per dataset of the catalogue, by name: title, published counts, protocol, and where its raw data are."""
     environment = environment or Environment.from_env()
@@ -27,6 +29,7 @@ def datasets(*, environment: Environment | None = None) -> pd.DataFrame:
     return frame.astype({name: "Int64" for name in ("users", "items", "interactions")})
 
 
+@public
 def methods(name: str | None = None) -> pd.DataFrame:
     """Return one row per method: title, source, and its own parameters. With a `name`, one row per parameter of that method:
     default, search range and description.

@@ -9,8 +9,9 @@ import pandas as pd
 import pyarrow as pa
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import require, shown
+from rankbench.core.errors import require
 from rankbench.core.plain import whole_number
+from rankbench.core.public import public
 from rankbench.core.registry import nearest
 from rankbench.evaluation.metrics import metric_set
 from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
@@ -19,6 +20,7 @@ from rankbench.experiment.fitted_model import Model
 from rankbench.judge.compare import compare as compare_values
 
 
+@public
 def compare(
     models: Iterable[Evaluation | Model] | Mapping[str, Evaluation | Model],
     metric: str = "ndcg@20",
@@ -35,19 +37,12 @@ def compare(
 
     Raises ConfigError for fewer than two models, an unknown baseline or metric, or models of different data.
     """
-    require(isinstance(models, Iterable), f"compare: expected models or evaluations, got {models!r}")
     named = dict(models) if isinstance(models, Mapping) else _named([*models])
-    for name in named:
-        require(isinstance(name, str), f"compare: names of models are text, got {name!r}")
-    require(
-        baseline is None or isinstance(baseline, str), f"baseline: expected the name of a model, got {type(baseline).__name__}"
-    )
     seed = whole_number("seed", seed)
     require(len(named) >= 2, f"compare needs at least two models, got {len(named)}")
     samples: dict[str, UserValues] = {}
     first: Evaluation | None = None
     for name, each in named.items():
-        require(isinstance(each, Evaluation | Model), f"{name}: expected a model or an evaluation, got {shown(each)}")
         if isinstance(each, Model):
             require(len(metric_set([metric]).names) == 1, f"metric: write {metric} with a cutoff, as in ndcg@20")
         measured = each.evaluate(metrics=[metric], environment=environment) if isinstance(each, Model) else each

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.environment import Environment, given_environment
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError, require
-from rankbench.core.plain import plain, plain_mapping
+from rankbench.core.plain import plain
+from rankbench.core.public import public
 from rankbench.data.cards import Card, load_card
 from rankbench.data.own import card_of_data, card_of_path, is_data, refused
 from rankbench.data.prepare import Dataset
@@ -18,18 +19,21 @@ from rankbench.data.raw import ARCHIVES
 # Of the names of files, so that a file in the working folder can be told from a dataset.
 SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".inter", ".dat", ".data", ".txt", ".gz", *ARCHIVES)
 
+USUAL = {"user": "user", "item": "item"}  # columns, unless others are given
 
+
+@public
 def dataset(
     data: Any,
     *,
-    user: str = "user",
-    item: str = "item",
-    value: str | None = None,
-    time: str | None = None,
+    user: Hashable = "user",
+    item: Hashable = "item",
+    value: Hashable | None = None,
+    time: Hashable | None = None,
     split: str | Mapping[str, Any] | None = None,
-    prepare: Iterable[Any] | None = None,
+    prepare: Iterable[str | Mapping[str, Any]] | None = None,
     name: str | None = None,
-    changes: dict[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
     environment: Environment | None = None,
 ) -> Dataset:
     """Prepare and split a dataset, which `fit` and `sweep` take like the name of one.
@@ -55,31 +59,28 @@ def dataset(
 
     Raises ConfigError for an argument that does not fit, and DataError for data that cannot be used.
     """
-    environment = given_environment(environment)
-    changes = plain_mapping("changes", changes)
-    split = plain(split)
-    if isinstance(prepare, Iterable) and not isinstance(prepare, str | Mapping):
-        prepare = plain([*prepare])
+    environment = environment or Environment.from_env()
+    replaced: dict[str, Any] = plain(dict(changes or {}))
+    split, prepare = plain(split), None if prepare is None else plain([*prepare])
+    columns: dict[str, Any] = {"user": user, "item": item, "value": value, "time": time}
     if is_data(data) or is_raw_path(data):
-        require(not changes, "changes: only for the name of a dataset or a card; give split, prepare and the columns instead")
+        require(not replaced, "changes: only for the name of a dataset or a card; give split, prepare and the columns instead")
         about: dict[str, Any] = {"split": split, "prepare": prepare, "name": name}
         if is_data(data):
-            columns: dict[str, str | None] = {"user": user, "item": item, "value": value, "time": time}
             card = card_of_data(data, environment, columns=columns, **about)
             try:
                 return prepare_card(card, environment)
             except (ConfigError, DataError) as error:
                 raise refused(error, card, columns) from None
         # Files have many usual names of columns, which are looked for unless they are given.
-        given = {"user": user if user != "user" else None, "item": item if item != "item" else None}
-        return prepare_card(
-            card_of_path(Path(data), environment, columns=given | {"value": value, "time": time}, **about), environment
+        given = {name: None if column == USUAL.get(name) else column for name, column in columns.items()}
+        return prepare_card(card_of_path(Path(data), environment, columns=given, **about), environment)
+    for argument, stated in (columns | {"split": split, "prepare": prepare}).items():
+        require(
+            stated == USUAL.get(argument), f"{argument}: the card of {data} says this; use changes={{'split.seed': 1}} instead"
         )
-    stated = {"user": user != "user", "item": item != "item", "value": value, "time": time, "split": split}
-    for argument, is_given in (stated | {"prepare": prepare is not None}).items():
-        require(not is_given, f"{argument}: the card of {data} says this; use changes={{'split.seed': 1}} instead")
-    changes |= {"name": name} if name else {}
-    return prepare_card(card_of(data, environment, changes), environment)
+    replaced |= {} if name is None else {"name": name}
+    return prepare_card(card_of(data, environment, replaced), environment)
 
 
 def card_of(data: Any, environment: Environment, changes: dict[str, Any] | None = None) -> Card:

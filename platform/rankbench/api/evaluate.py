@@ -14,10 +14,11 @@ from rankbench.api.display import fit_display
 from rankbench.api.execution import only_card_changes
 from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
 from rankbench.api.record_run import RecordedRun, chosen_metrics, require_cutoffs_within, send, sink_of_runs, write
-from rankbench.core.environment import Environment, given_environment
-from rankbench.core.errors import ConfigError, require
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError
 from rankbench.core.files import require_writable
 from rankbench.core.plain import whole_number
+from rankbench.core.public import public
 from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.cards import load_card
 from rankbench.data.lists import lists_of
@@ -38,6 +39,7 @@ from rankbench.tracking.labels import Labels
 from rankbench.tracking.record import per_user_table
 
 
+@public
 def evaluate(
     dataset: Any,
     lists: Any,
@@ -65,8 +67,7 @@ def evaluate(
     Raises DataError, with the file and row, for lists that cannot be used, and ConfigError for a metric such as auc that needs
     the scores of all items.
     """
-    environment = given_environment(environment)
-    require(name is None or isinstance(name, str), f"name: expected a text, got {name!r}")
+    environment = environment or Environment.from_env()
     card = card_of(dataset, environment)
     several: Any = [[each] if isinstance(each, str | int) else [*each] for each in (metrics, cutoffs)]
     wanted = metric_set(*several)

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from rankbench.api.dataset import card_of
 from rankbench.api.display import fit_display
 from rankbench.cluster.workplace import crew_of
-from rankbench.core.environment import Environment, given_environment
-from rankbench.core.errors import require, shown
-from rankbench.core.plain import plain, plain_mapping, whole_number
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
+from rankbench.core.plain import plain, whole_number
+from rankbench.core.public import public
 from rankbench.data.blocks import union
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import Progress
-from rankbench.experiment.fitted_model import PARTS, Model
+from rankbench.experiment.fitted_model import Model
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.model_files import FittedOn, Part
 from rankbench.experiment.run import load_and_fit
 
 
+@public
 def fit(
     dataset: Any,
     method: str,
     *,
     fit_on: Part | None = None,
-    dtype: str = "float32",
+    dtype: Literal["float32", "float64"] = "float32",
     seed: int = 0,
     environment: Environment | None = None,
     progress: Progress | bool = True,
     execution: Execution | None = None,
     workers: int = 1,
-    changes: dict[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
     **params: Any,
 ) -> Model:
     """Fit `method` with `params` on a dataset and return the model.
@@ -49,20 +52,17 @@ def fit(
     Raises ConfigError for an unknown name, parameter or value, DataError for data that are not available or not readable,
     NumericalError if the method breaks down, and StorageError if memory or disk do not suffice.
     """
-    require(fit_on in (None, *PARTS), f"fit_on: expected {', '.join(PARTS)}, got {shown(fit_on)}")
     workers = whole_number("workers", workers, 1)
     require(workers == 1 or execution is None, "workers: leave it out if execution is given, which has a crew")
-    require(dtype in ("float32", "float64"), f"dtype: expected float32 or float64, got {dtype!r}")
     seed = whole_number("seed", seed)
-    require(execution is None or isinstance(execution, Execution), f"execution: expected an Execution, got {execution!r}")
-    environment = given_environment(environment)
+    environment = environment or Environment.from_env()
     config = configure(method, plain(params))
     config.require_workers(workers, f"workers={workers}")
-    card = card_of(dataset, environment, plain_mapping("changes", changes))
+    card = card_of(dataset, environment, plain(dict(changes or {})))
     config.require_end(fit_on, f"fit_on={fit_on}")
     part = fit_on or config.part_to_fit(card)
     job = Job(card, (config,), part, dtype=dtype, seed=seed)
-    with crew_of(workers, source="workers=") as crew, fit_display(progress) as (on_progress, on_curve):
+    with crew_of(workers) as crew, fit_display(progress) as (on_progress, on_curve):
         execution = Execution(crew=crew) if crew else execution
         data, fitted = load_and_fit(job, environment, execution, on_progress, on_curve)
     history = union(data.split.fit_matrix(part), data.split.valid_history, data.split.test_history)

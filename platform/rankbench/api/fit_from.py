@@ -9,8 +9,9 @@ from typing import Any
 from rankbench.api.display import fit_display
 from rankbench.api.fit import fit
 from rankbench.api.results import Results
-from rankbench.core.environment import Environment, given_environment
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.public import public
 from rankbench.core.registry import nearest
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.experiment.execution import Execution, ignore_progress
@@ -24,6 +25,7 @@ from rankbench.sweeps.sweep import changed_code
 from rankbench.tracking.record import RunRecord
 
 
+@public
 def fit_from(
     sweep: str | Path | Results,
     row: str,
@@ -47,7 +49,7 @@ def fit_from(
     Raises ConfigError if there is no such sweep, row or dataset, if the sweep is not finished, and if its data have changed;
     otherwise as `fit`.
     """
-    environment = given_environment(environment)
+    environment = environment or Environment.from_env()
     with fit_display(progress) as (on_progress, _):
         won = winner(sweep, row, dataset, environment, on_progress)
     how: dict[str, Any] = {"environment": environment, "progress": progress, "execution": execution, "workers": workers}
@@ -89,7 +91,7 @@ def winner(
     stored = sweep.stored if isinstance(sweep, Results) else find(str(sweep), environment)
     name, experiment = stored.about.id or str(sweep), stored.about.experiment
     if stored.chosen is None:
-        state = "is not finished; continue it with --resume" if stored.about.id else "was never run; run it first"
+        state = "is not finished; resume the sweep first" if stored.about.id else "was never run; run it first"
         raise ConfigError(f"{name}: {state}")
     datasets = [*dict.fromkeys(each.dataset for each in stored.chosen.rows)]
     require(dataset is not None or len(datasets) == 1, f"{name}: name one of its datasets: {', '.join(datasets)}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rankbench.core.public import public
 from rankbench.experiment.methods import load_plugin
 
 
+@public
 def plugin(file: str | Path) -> str:
     """Load a file, or an installed module, with your own losses, encoders, solvers, readers, protocols and metrics.
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.files import make_folder
+from rankbench.core.public import public
 from rankbench.core.registry import nearest
 from rankbench.reports.draw import draw
 from rankbench.reports.figures import final_figure
@@ -86,6 +87,7 @@ class Results:
         """The metrics of `table`."""
         return self._table.metrics
 
+    @public
     def chart(self, path: str | Path | None = None, metric: str | None = None) -> Path:
         """Draw the metric of each model with its interval, as a PNG file, and return its path; by default `chart.png` in
         `folder`, and the last metric of the table.
@@ -102,6 +104,7 @@ class Results:
             raise ConfigError(f"chart: nothing was measured by {metric}")
         return draw(figure, target)
 
+    @public
     def write(self, folder: str | Path) -> list[Path]:
         """Write the report into a folder: report.html, report.md, tables and plots. Returns their paths."""
         stored = self.stored

@@ -13,11 +13,12 @@ from rankbench.api.display import sweep_display
 from rankbench.api.results import Results
 from rankbench.api.run_sweep import execute
 from rankbench.core.config import override, validate
-from rankbench.core.environment import Environment, given_environment
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.options import takes_options
 from rankbench.core.patterns import is_pattern
-from rankbench.core.plain import plain, plain_mapping, whole_number
+from rankbench.core.plain import plain, whole_number
+from rankbench.core.public import public
 from rankbench.experiment import methods as known
 from rankbench.schema.datasets import Entry
 from rankbench.schema.experiment import NO_FILE, ExperimentSpec, load_experiment, with_question
@@ -29,6 +30,7 @@ from rankbench.sweeps.request import SweepRequest, without_idle_search
 from rankbench.sweeps.selection import by_name
 
 
+@public
 @takes_options
 def sweep(
     experiment: str | Path | None = None,
@@ -86,23 +88,20 @@ def sweep(
     A run that fails does not end the sweep; its row says why. Raises ConfigError, DataError and StorageError before any work
     starts, and ClusterError if the cluster fails.
     """
-    environment = given_environment(environment)
-    require(
-        experiment is None or isinstance(experiment, str | Path), f"experiment: expected a name or a path, got {experiment!r}"
-    )
-    for argument, value in {"address": options.address, "memory": options.memory}.items():
-        require(value is None or isinstance(value, str), f"{argument}: expected a text, got {value!r}")
+    environment = environment or Environment.from_env()
     require(options.search in (None, "registry", "none"), f"search: expected 'registry' or 'none', got {options.search!r}")
     node_memory(options.memory, options.address, "memory")
-    changes = plain_mapping("changes", changes) | options.keys
+    values = options.beside(plain(dict(changes or {})))
+    given = {"datasets": datasets, "methods": methods, "params": params, "name": name}
+    given |= {"search.choose.metric": metric, "search.trials": trials, "final.seeds": seeds}
+    for key in [key for key, value in given.items() if value is not None]:
+        argument = key.rpartition(".")[2]
+        require(experiment is None, f"{argument}: the experiment file says this; use changes={{...}} to replace its values")
+        require(key not in values, f"{argument}: {key} is given, too; leave one of them out")
     if experiment is not None:
-        given = {"datasets": datasets, "methods": methods, "params": params}
-        given |= {"metric": metric, "trials": trials, "seeds": seeds, "name": name}
-        for argument, value in given.items():
-            require(value is None, f"{argument}: the experiment file says this; use changes={{...}} to replace its values")
         path = experiment_file(Path(experiment), environment)
         source = str(path)
-        spec = by_name(load_experiment(path, changes, known.load_plugin), environment, source)
+        spec = by_name(load_experiment(path, values, known.load_plugin), environment, source)
     else:
         if datasets is None or methods is None:
             raise ConfigError("sweep: give an experiment, or datasets and methods such as ['bpr', 'sl']")
@@ -110,7 +109,7 @@ def sweep(
         content = {
             "name": NO_FILE if name is None else name,
             "datasets": [_entry(each, environment) for each in _as_list(datasets)],
-            "params": plain_mapping("params", params),
+            "params": plain(dict(params or {})),
             "search": {
                 "choose": {"metric": "ndcg@20" if metric is None else metric},
                 "trials": 10 if trials is None else plain(trials),
@@ -119,7 +118,7 @@ def sweep(
             "final": {"seeds": _seeds(0 if seeds is None else seeds)},
         } | _arms(plain(methods))
         source = "sweep"
-        spec = with_question(by_name(validate(ExperimentSpec, override(content, changes), source), environment, source))
+        spec = with_question(by_name(validate(ExperimentSpec, override(content, values), source), environment, source))
         options = without_idle_search(options, spec)
     display = sweep_display(spec.search.choose.metric, progress)
     # Ray would show widgets of its own in a notebook, and complains where it cannot.
@@ -130,9 +129,8 @@ def sweep(
     return Results(folder, read_sweep(folder))
 
 
-def _seeds(given: Any) -> list[int]:
-    several = isinstance(given, Iterable) and not isinstance(given, str)
-    return [whole_number("seeds", seed) for seed in (given if several else [given])]
+def _seeds(given: int | Iterable[int]) -> list[int]:
+    return [whole_number("seeds", seed) for seed in ([given] if isinstance(given, int) else given)]
 
 
 def _as_list(datasets: Any) -> list[Any]:
@@ -148,13 +146,10 @@ def _entry(dataset: Any, environment: Environment) -> Entry:
 
 def _arms(methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return `methods` or `arms` of an experiment."""
-    require(bool(methods), "methods: give at least one")
-    require(isinstance(methods, str | Mapping | Sequence), f"methods: expected names or a mapping, got {methods!r}")
     if not isinstance(methods, Mapping):
         return {"methods": [methods] if isinstance(methods, str) else [*methods]}
     arms = []
     for label, values in methods.items():
-        require(isinstance(values, Mapping), f"methods: {label}: expected a mapping of parameters, got {values!r}")
         own = {name: value for name, value in values.items() if name != "method"}
         arms.append({"method": values.get("method", label), "name": label, "params": own})
     return {"arms": arms}

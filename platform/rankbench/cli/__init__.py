@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
@@ -18,7 +17,7 @@ from rankbench.cli.console import SIGNALS
 from rankbench.cli.declare import command
 from rankbench.cli.interrupts import watch
 from rankbench.cli.streams import ended, guard
-from rankbench.core.errors import LONGEST_MESSAGE, RankbenchError, StorageError, printable, shortened
+from rankbench.core.errors import LONGEST_MESSAGE, RankbenchError, own_error, printable, shortened
 from rankbench.core.plugins import exits_are_errors
 
 try:  # recent typer carries a click of its own
@@ -103,35 +102,10 @@ def _main(words: list[str]) -> int:
         # An error during the clean-up of a stopped command is not reported, unless it says that another one goes on.
         if SIGNALS and not isinstance(error, Superseded):
             return _stopped(words)
-        error = _known(error)
+        error = own_error(error)
         if isinstance(error, RankbenchError):
             return _fail(str(error), error.exit_code, words)
-        if isinstance(error, OSError) and error.filename is not None and error.strerror:
-            # The system refused a file or folder (name too long, no permission) and no nearer code handled the error.
-            return _fail(f"{error.filename}: {error.strerror}", _code_of(error), words)
         raise
-
-
-def _code_of(error: OSError) -> int:
-    return StorageError.exit_code if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS) else 2
-
-
-def _known(error: Exception) -> Exception:
-    """Return a StorageError for a full disk or memory, and a ConfigError for a package of an extra, that no nearer code has
-    handled; any other error unchanged.
-    """
-    from rankbench.core.extras import missing_extra
-    from rankbench.core.memory import memory_errors_are_clear
-
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageError(f"{error.filename or 'the disk'}: no space left on the device")
-    if extra := missing_extra(error):
-        return extra
-    try:
-        with memory_errors_are_clear("rankbench"):
-            raise error
-    except Exception as known:
-        return known
 
 
 _ITERATIONS = "the same command with --resume continues from the last saved iteration or tiles, if there are any"

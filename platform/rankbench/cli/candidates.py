@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
@@ -64,9 +64,11 @@ def experiments() -> list[str]:
 
 def changes(ctx: typer.Context, incomplete: str) -> Candidates:
     """Keys of an experiment file that are not given yet; after `key=`, the values that its type lists."""
+    from rankbench.core.config import keys_of
     from rankbench.schema.experiment import ExperimentSpec
 
-    return _assignments(dict(_keys(ExperimentSpec, "")), ctx.params.get("changes"), incomplete)
+    values = {key: (field.description or "", _listed(field.annotation)) for key, field in keys_of(ExperimentSpec)}
+    return _assignments(values, ctx.params.get("changes"), incomplete)
 
 
 def sweeps() -> list[str]:
@@ -112,16 +114,6 @@ def _assignments(values: Values, given: Iterable[str] | None, incomplete: str) -
         return [(f"{name}={word}", "") for word in values[name][1]]
     before = {word.partition("=")[0] for word in given or ()}
     return [(f"{each}=", text) for each, (text, _) in values.items() if each not in before]
-
-
-def _keys(model: Any, prefix: str) -> Iterable[tuple[str, tuple[str, list[str]]]]:
-    """Yield the dotted keys of an experiment file, each with its meaning and the values that its type lists."""
-    hints = get_type_hints(model)
-    for name, field in model.model_fields.items():
-        if hasattr(hints[name], "model_fields"):
-            yield from _keys(hints[name], f"{prefix}{name}.")
-        else:
-            yield prefix + name, (field.description or "", _listed(hints[name]))
 
 
 def _listed(annotation: Any) -> list[str]:

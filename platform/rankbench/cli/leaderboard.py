@@ -14,7 +14,7 @@ from rankbench.cli.arguments import DryRun, Plugin, Tags, Track, skipping
 from rankbench.cli.console import Json, clock, err, out, phase_progress, print_json, print_table
 from rankbench.cli.declare import command
 from rankbench.cli.run_by_default import RunByDefault
-from rankbench.judge.printing import parts
+from rankbench.judge.printing import in_words, parts
 from rankbench.leaderboard.milestones import before
 from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions, VerifyOptions
 
@@ -217,14 +217,13 @@ def _show_board(found: Board, rope: float | None) -> None:
         [
             str(each.place), each.method, f"{each.mean_rank:.2f}", f"{each.wins:+d}",
             *(f"{100 * share:.0f} %" for share in each.shares[:2]), str(each.no_result),
-            "{} to {}".format(*(each.places or (each.place, each.place))),
             *([parts((p.worse, p.equal, p.better)) if (p := probable.get(each.method)) else ""] if rope else []),
         ]
         for each in found.standings
     ]  # fmt: skip
-    header = ["place", "method", "mean rank", "wins − losses", "best", "within 5 %", "no result", "places without a dataset"]
+    header = ["place", "method", "mean rank", "wins − losses", "best", "within 5 %", "no result"]
     header += [BAYESIAN] if rope else []
-    print_table(header, body, drop=("places without a dataset", "wins − losses"))
+    print_table(header, body, drop=("wins − losses",))
     for line in found.conclusions():
         out.print(line)
 
@@ -245,11 +244,6 @@ def _outcome(result: Result) -> str:
 _NAMED = 12  # methods of a dataset that a plan names
 
 
-def _some(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
 def _show_plan(todo: Agenda, json: bool) -> None:
     rows: dict[tuple[float, str], list[Entry]] = {}
     for each in todo.plan.everything(todo.rules):
@@ -265,7 +259,10 @@ def _show_plan(todo: Agenda, json: bool) -> None:
         print_json({"left": facts, "hours": sum(hours)})
         return
     body = [
-        [f"{milestone:g} s", name, str(len(names)), f"{each:.2f}", _some(names) if known[milestone] else "the best ones"]
+        [
+            f"{milestone:g} s", name, str(len(names)), f"{each:.2f}",
+            in_words(names, "methods", _NAMED) if known[milestone] else "the best ones",
+        ]
         for (milestone, name), names, each in zip(rows, methods, hours, strict=True)
-    ]
+    ]  # fmt: skip
     print_table(["budget", "dataset", "entries", "processor hours", "methods"], body, drop=("methods",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from rankbench.experiment.job import MethodConfig
     from rankbench.experiment.options import FitOptions
 
+PREDICTED = {"dataset", "method", "params", "dtype", "dry_run", "nodes", "source"}  # `plan_fit` refuses the last one
+
 
 def require_both(options: FitOptions) -> None:
-    """Raise ConfigError if one of the options is given without the other."""
+    """Raise ConfigError if one of the options is given without the other, or with one that does not change the prediction."""
     from rankbench.core.errors import require
 
     dry_run, nodes = options.dry_run, options.nodes
     require(not dry_run or nodes is not None, "--dry-run: name the nodes too, such as --nodes 16x16x128GB@10")
     require(dry_run or nodes is None, "--nodes: only describes nodes for --dry-run; --address joins a cluster")
+    for field in fields(options):
+        name = field.metadata.get("flags", [f"--{field.name.replace('_', '-')}"])[0]
+        known = not dry_run or field.name in PREDICTED or getattr(options, field.name) == field.default
+        require(known, f"{name}: no effect on what --dry-run predicts; leave it out")
 
 
 def show_plan(card: Card, config: MethodConfig, dtype: str, nodes: str, json: bool) -> None:

@@ -42,11 +42,13 @@ def run(*, options: RunOptions, tag: Tags = None, run_name: RunName = None, json
     from rankbench.api.record_run import plan_run, record_run
     from rankbench.cli.plan_of_fit import require_both, show_plan
     from rankbench.core.environment import Environment
+    from rankbench.core.errors import require
     from rankbench.core.threads import require_threads
     from rankbench.tracking.labels import Labels
     from rankbench.tracking.record import record_content
 
     require_both(options)
+    require(not options.dry_run or not (tag or run_name), "--dry-run: no MLflow run is made; leave out --tag and --run-name")
     environment = Environment.from_env()
     if options.threads is not None:
         require_threads(options.threads, "--threads")

@@ -134,7 +134,6 @@ def serve(
     from rankbench.core.redaction import without_password
     from rankbench.tracking import server
     from rankbench.tracking.address import checked_uri, is_server, tracking_uri
-    from rankbench.tracking.serve import serve as serve_store
 
     environment = Environment.from_env()
     uri, artifacts = checked_uri(store, "--store") if store else tracking_uri(environment), environment.results / "mlartifacts"
@@ -161,7 +160,7 @@ def serve(
                 "--allowed-hosts NAME,NAME adds other names"
             )
 
-    return serve_store(uri, artifacts, on_ready, host, port, names, err.print)
+    return server.serve(uri, artifacts, on_ready, host, port, names, err.print)
 
 
 @app.command(epilog=epilog(EXAMPLES))

@@ -23,8 +23,7 @@ def ui(
     from rankbench.core.extras import require_extra
     from rankbench.core.redaction import without_password
     from rankbench.tracking.address import is_server, tracking_uri
-    from rankbench.tracking.serve import serve
-    from rankbench.tracking.server import url
+    from rankbench.tracking.server import serve, url
 
     require_extra("tracking", "browsing runs")
     environment = Environment.from_env()

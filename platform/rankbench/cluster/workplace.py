@@ -40,7 +40,7 @@ def workplace(address: str | None, n_threads: int | None = None) -> Iterator[Blo
 
 
 @contextmanager
-def crew_of(workers: int, address: str | None = None, gpus: bool = False, source: str = "--workers ") -> Iterator[Crew | None]:
+def crew_of(workers: int, address: str | None = None, gpus: bool = False) -> Iterator[Crew | None]:
     """Yield a crew of so many workers on the cluster at `address` (or RAY_ADDRESS), by default on this machine; None for one
     worker. With `gpus`, each has a GPU.
 
@@ -51,12 +51,12 @@ def crew_of(workers: int, address: str | None = None, gpus: bool = False, source
         return
     local = not (address or os.environ.get("RAY_ADDRESS"))
     if local:
-        require_threads(workers, f"{source}{workers}", "workers")
+        require_threads(workers, f"--workers {workers}", "workers")
     from rankbench.cluster.session import session
 
     with session(address, workers if local else None, gpus=gpus) as cluster:
         for offered, what in ((cluster.cpus, "processors"), *(((cluster.gpus, "GPUs"),) if gpus else ())):
-            problem = f"{source}{workers}: {'this machine' if local else 'the cluster'} has {offered} {what}"
+            problem = f"--workers {workers}: {'this machine' if local else 'the cluster'} has {offered} {what}"
             require(workers <= offered, f"{problem}; each worker needs one")
         from rankbench.cluster.train_crew import TrainCrew
 
@@ -89,10 +89,10 @@ def _require(folders: list[Path], stores: list[Storage]) -> None:
         require(
             node.code == package_fingerprint(),
             f"node {node.name} has other source files of rankbench ({node.version}) than this host; install the same revision "
-            "on every node, so that all results are of one (rankbench doctor --address)",
+            "on every node, so that all results are of one (`rankbench doctor --address`)",
         )
         require(
             not node.unseen,
             f"node {node.name} does not see {', '.join(node.unseen)}: choose a folder on storage that all hosts share, or give "
-            "the node the AWS variables of the store (rankbench doctor --address)",
+            "the node the AWS variables of the store (`rankbench doctor --address`)",
         )

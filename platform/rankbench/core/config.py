@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from rankbench.core.errors import ConfigError, DataError, first_line, require, shown
 from rankbench.core.names import DECLARED
-from rankbench.core.registry import nearest
+from rankbench.core.registry import closest
 from rankbench.core.wording import wording
 
 T = TypeVar("T")
@@ -240,16 +241,37 @@ def _first_problem(model: type[BaseModel], error: ValidationError, source: str) 
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        known = _fields_at(model, first["loc"][:-1])
-        *parents, key = field.split(".")
-        inside = ".".join([*parents, key])
-        hint = nearest(key, known) or (f"; known: {', '.join(sorted(known))}" if known else "")
-        return f"{source}: {inside}: unknown key{hint}"
+        *place, key = first["loc"]
+        known = ", ".join(sorted(_fields_at(model, place)))
+        hint = nearest_key(model, str(key), place) or (f"; known: {known}" if known else "")
+        return f"{source}: {field}: unknown key{hint}"
     if first["type"] == "missing":
         return f"{source}: {field}: missing"
     if isinstance(cause := first.get("ctx", {}).get("error"), Exception):
         return f"{source}: {field}: {cause}" if field else f"{source}: {cause}"
     return f"{source}: {wording(first, problems)}"
+
+
+def nearest_key(model: type[BaseModel], key: str, place: Sequence[str | int] = ()) -> str:
+    """Return `; did you mean X?` for an unknown key at a `place` in a model, or an empty string: X is a name known there, or
+    the dotted key of another place that ends in `key` or nearly so.
+    """
+    here = {name: name for name in _fields_at(model, place)}
+    elsewhere = {path.rpartition(".")[2]: path for path, _ in reversed([*keys_of(model)])}  # of two, the first one
+    for places, likeness in ((elsewhere, 1.0), (here, 0.6), (elsewhere, 0.7)):
+        alike = [name for name in places if abs(len(name) - len(key)) < 3]  # lam is not meant to be claims
+        if found := closest(key, alike, likeness):
+            return f"; did you mean {places[found]}?"
+    return ""
+
+
+def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the dotted keys of plain values in a model and in the models that it always has, with their fields."""
+    for name, field in model.model_fields.items():
+        if _is_model(field.annotation):
+            yield from keys_of(field.annotation, f"{prefix}{name}.")  # type: ignore[arg-type]
+        elif not field.exclude:
+            yield prefix + name, field
 
 
 def require_numbers(given: Any, value: Any, field: str) -> None:
@@ -280,7 +302,7 @@ def _fields_at(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
             current = current.model_fields[part].annotation
         while not _is_model(current) and (inner := [a for a in get_args(current) if a not in (type(None), ...)]):
             current = inner[-1]
-    return list(current.model_fields) if _is_model(current) else []
+    return [name for name, field in current.model_fields.items() if not field.exclude] if _is_model(current) else []
 
 
 def _is_model(value: Any) -> bool:

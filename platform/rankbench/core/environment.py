@@ -7,11 +7,10 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from platformdirs import user_cache_dir
 
-from rankbench.core.errors import ConfigError, StorageError, require, shown
+from rankbench.core.errors import ConfigError, StorageError, require
 from rankbench.core.files import is_too_long, require_writable
 from rankbench.core.registry import nearest
 from rankbench.core.storage import SCHEME, Storage, is_storage, shown_address
@@ -167,10 +166,3 @@ def _switch(name: str) -> bool:
     if value not in _ON | _OFF:
         raise ConfigError(f"{name}={value}: expected 1 or 0")
     return value in _ON
-
-
-def given_environment(given: Any) -> Environment:
-    """Return an argument `environment`, or that of this process if it is None. Raises ConfigError if it is no Environment."""
-    known = given is None or isinstance(given, Environment)
-    require(known, f"environment: expected an Environment, as Environment.from_env() makes it, got {shown(given)}")
-    return given or Environment.from_env()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Any
 
@@ -55,6 +56,28 @@ class StorageError(RankbenchError):
     """There is not enough disk space or memory, or a file cannot be written."""
 
     exit_code = 5
+
+
+def own_error(error: Exception) -> Exception:
+    """Return an error of this package for one that no nearer code has handled: a full disk or memory, a package of an extra
+    that is not installed, and a file or folder that the system refuses. Any other error is returned unchanged.
+    """
+    from rankbench.core.extras import missing_extra
+    from rankbench.core.memory import memory_errors_are_clear
+
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StorageError(f"{error.filename or 'the disk'}: no space left on the device")
+        if error.filename is not None and error.strerror:  # the name is too long, or there is no permission
+            cls = StorageError if error.errno in (errno.EIO, errno.EROFS) else ConfigError
+            return cls(f"{error.filename}: {error.strerror}")
+    if extra := missing_extra(error):
+        return extra
+    try:
+        with memory_errors_are_clear("rankbench"):
+            raise error
+    except Exception as known:
+        return known
 
 
 def require(condition: bool, message: str) -> None:

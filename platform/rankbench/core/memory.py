@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 
 from rankbench.core.errors import ConfigError, StorageError
+from rankbench.core.plain import whole_number
+from rankbench.core.public import check_fields
 
 LEAST = 32 << 20  # bytes; tiles of less memory would be too small to be useful
 LATER = 48 << 20  # bytes that compiled loops and BLAS buffers will use once they run
@@ -58,6 +60,10 @@ class Spill:
     folder: Path
     memory: int
     resume: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        whole_number("Spill.memory", self.memory)
 
     def fits(self, n_items: int, itemsize: int) -> bool:
         """Whether the matrix and the working memory of its inverse fit."""

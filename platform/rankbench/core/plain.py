@@ -12,23 +12,13 @@ from rankbench.core.errors import require, shown
 
 def plain(value: Any) -> Any:
     """Return `value` with NumPy's numbers and arrays as numbers and lists, also inside of mappings, lists and tuples."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, Mapping):
         return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return value
-
-
-def plain_mapping(name: str, value: Any) -> dict[str, Any]:
-    """Return the argument `name` as a dict with names as keys; empty for None. Raises ConfigError for anything else."""
-    known = value is None or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value))
-    require(known, f"{name}: expected a mapping with names as keys, got {shown(value)}")
-    result: dict[str, Any] = plain(dict(value or {}))
-    return result
 
 
 def whole_number(name: str, value: Any, least: int = 0) -> int:

@@ -20,11 +20,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean X?` for the closest of `names`, or an empty string if none is close."""
+    found = closest(name, names)
+    return "" if found is None else f"; did you mean {found}?"
+
+
+def closest(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the closest of `names`, None if none is close."""
     spelled = {each.lower(): each for each in sorted(names)}
     word = str(name).lower()  # in a file, a name may be a value of any type
     # A short prefix counts as close, too: "amazon" for "amazon-beauty".
-    close = difflib.get_close_matches(word, spelled, n=1, cutoff=0.6) or [n for n in spelled if word and n.startswith(word)]
-    return f"; did you mean {spelled[close[0]]}?" if close else ""
+    close = difflib.get_close_matches(word, spelled, 1, likeness) or [
+        each for each in spelled if word and each.startswith(word)
+    ]
+    return spelled[close[0]] if close else None
 
 
 _ALL: list[Registry[Any]] = []

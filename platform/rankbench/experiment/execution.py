@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from rankbench.core import threads
+from rankbench.core.errors import require
 from rankbench.core.memory import Spill
+from rankbench.core.plain import whole_number
+from rankbench.core.public import check_fields
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.context import Context
 from rankbench.fitting.crew import Crew
@@ -27,6 +31,12 @@ class Execution:
     checkpoints: Checkpoints | None = None
     spill: Spill | None = None
     crew: Crew | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        whole_number("Execution.n_threads", self.n_threads, 1)
+        known = re.fullmatch(r"(cpu|cuda)(:\d+)?", self.device)
+        require(known is not None, f"Execution.device: expected cpu, cuda or cuda:N, got {self.device!r}")
 
     @property
     def workers(self) -> int:

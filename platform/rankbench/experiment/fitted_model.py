@@ -18,6 +18,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, first_line, require, shown
 from rankbench.core.memory import available_memory
 from rankbench.core.plain import whole_number
+from rankbench.core.public import public
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.blocks import csr_from_pairs
@@ -79,6 +80,7 @@ class Model:
     def _repr_html_(self) -> str:
         return as_html(f"Model {self.method}", self.facts)
 
+    @public
     def recommend(
         self,
         user_ids: Any,
@@ -109,9 +111,10 @@ class Model:
         lists = self._best("user", users, rows, self.history[rows], k, filter_seen, excluded=self._own_items(users))
         return _in_order(lists, cold, others)
 
+    @public
     def recommend_new(
         self,
-        interactions: pd.DataFrame,
+        interactions: Any,
         k: int = 10,
         filter_seen: bool = True,
         unknown: Unknown = "skip",
@@ -156,7 +159,6 @@ class Model:
         """Return the lists of the unknown users among `ids`, those of the mask `cold`, and warn of them. The index
         is the position among `ids`.
         """
-        require(how in UNKNOWN, f"unknown: expected {', '.join(UNKNOWN)}, got {shown(how)}")
         others = ids.filter(pa.array(cold))
         if len(others):
             first, is_new = others[0].as_py(), positions_of(others[:1], self.users)[0] < 0
@@ -166,7 +168,7 @@ class Model:
                 else f"user {first!r} has no known interactions"
             )
             said += f" ({len(others):,} such of {len(ids):,} users)"
-            require(how != "error", f"{said}; unknown=skip leaves them out, unknown=popularity gives them popular items")
+            require(how != "error", f"{said}; unknown: skip leaves them out, popularity gives them popular items")
             warn(f"{said}; they get {'the most popular items' if how == 'popularity' else 'no items'}")
         others = others if how == "popularity" else others[:0]
         counts = np.bincount(self.history.indices, minlength=len(self.items)).astype(np.float32)
@@ -184,6 +186,7 @@ class Model:
         at = np.flatnonzero(own >= 0)
         return csr_from_pairs(at, own[at], (len(ids), len(self.items)))
 
+    @public
     def similar(self, item_ids: Any, k: int = 10) -> pd.DataFrame:
         """Return the k most similar items of each item: columns item, rank (from 1), similar and score.
 
@@ -250,12 +253,13 @@ class Model:
         }
         return pd.DataFrame(result).set_axis(at)
 
+    @public
     def evaluate(
         self,
-        dataset: str | Dataset | None = None,
+        dataset: str | Path | Dataset | None = None,
         metrics: str | Sequence[str] = DEFAULT_METRICS,
         cutoffs: int | Sequence[int] = DEFAULT_CUTOFFS,
-        on: str = "test",
+        on: Literal["test", "valid"] = "test",
         environment: Environment | None = None,
     ) -> Evaluation:
         """Evaluate the full ranking on the held-out part `on` of the dataset that the model was fitted on.
@@ -265,20 +269,18 @@ class Model:
         Raises ConfigError if the dataset is not exactly the one of the fit, if the model was fitted on the part to measure, if
         it only scores fitted users and the part has others, and for a cutoff beyond the items of the dataset.
         """
-        known = dataset is None or isinstance(dataset, str | Path | Dataset)
-        require(known, f"dataset: expected the name of a dataset or what rb.dataset returns, got {type(dataset).__name__}")
-        chosen = (metrics, cutoffs) != (DEFAULT_METRICS, DEFAULT_CUTOFFS)
-        words, lengths = _as_list(metrics, "a metric"), _as_list(cutoffs, "a cutoff")
+        words = [metrics] if isinstance(metrics, str) else [*metrics]
+        lengths = [cutoffs] if isinstance(cutoffs, int) else [*cutoffs]
+        chosen = (words, lengths) != ([*DEFAULT_METRICS], [*DEFAULT_CUTOFFS])
         wanted = metric_set(words, lengths)
-        require(on in ("valid", "test"), f"on: expected valid or test, got {on!r}")
         left = {"train": ("valid", "test"), "train+valid": ("test",)}.get(self.fit_on, ())
         require(on in left, f"a model fitted on {PARTS[self.fit_on]} cannot be measured on {on}")
         environment = environment or Environment.from_env()
         if isinstance(dataset, Dataset):
             card = dataset.card
         else:
-            changes = None if dataset else self.dataset.get("changes")
-            card = load_card(dataset or self.dataset["card"], environment, changes)
+            changes = self.dataset.get("changes") if dataset is None else None
+            card = load_card(self.dataset["card"] if dataset is None else str(dataset), environment, changes)
         data = prepare(card, environment)
         require(
             data.fingerprint == self.dataset["fingerprint"],
@@ -301,31 +303,27 @@ class Model:
         left_out = int(holdout.cold.sum()) if holdout.cold_users == "drop" else 0
         return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on, left_out)
 
+    @public
     def save(self, folder: str | Path) -> Path:
         """Write the model to a new folder, atomically: model.json, arrays.safetensors, and the tiles of a tiled matrix.
 
         model.json has the checksum of the arrays; tiles have none. Raises ConfigError if the folder exists.
         """
-        folder = _folder(folder)
-        save_model(self, folder)
-        return folder
+        save_model(self, Path(folder))
+        return Path(folder)
 
 
+@public
 def load(folder: str | Path) -> Model:
     """Load a model that `save` wrote. Raises DataError naming the file if it is missing, damaged or of another format."""
-    return Model(**load_model(_folder(folder)))
+    return Model(**load_model(Path(folder)))
 
 
-def _folder(folder: Any) -> Path:
-    require(isinstance(folder, str | Path), f"folder: expected the path of a folder, got {folder!r}")
-    return Path(folder)
-
-
-def _as_list(values: Any, what: str = "an id") -> list[Any]:
+def _as_list(values: Any) -> list[Any]:
     """Return one or several values as a list; a string or a number is one, and not a sequence of letters."""
-    require(isinstance(values, Iterable) or np.isscalar(values), f"expected {what} or several, got {values!r}")
-    require(not isinstance(values, pd.DataFrame | Mapping), f"expected {what} or several, got a table; give its column")
-    require(np.ndim(values) < 2 if isinstance(values, np.ndarray) else True, f"expected {what} or several, got a matrix")
+    require(isinstance(values, Iterable) or np.isscalar(values), f"expected an id or several, got {shown(values)}")
+    require(not isinstance(values, pd.DataFrame | Mapping), "expected an id or several, got a table; give its column")
+    require(np.ndim(values) < 2 if isinstance(values, np.ndarray) else True, "expected an id or several, got a matrix")
     return [values] if isinstance(values, str | bytes) or np.isscalar(values) else list(values)
 
 
@@ -338,6 +336,7 @@ def _ids(column: pd.Series | list[Any], what: str) -> pa.Array:
         array = pa.array(column)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{what}: expected ids of one type, numbers or strings ({first_line(error)})") from None
+    require(not pa.types.is_nested(array.type), f"{what}: expected ids, got lists of them")
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     # A column of categories that was filtered still has those that are left out.
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array

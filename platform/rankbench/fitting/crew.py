@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class Board(Protocol):
@@ -44,6 +44,7 @@ class Team(Protocol):
         """End the processes."""
 
 
+@runtime_checkable
 class Crew(Protocol):
     """`workers`: number of processes."""
 

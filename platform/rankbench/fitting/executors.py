@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rankbench.fitting.flow import Flow
 from rankbench.fitting.thread_pool import in_order
 
 
+@runtime_checkable
 class BlockMap(Protocol):
     """A map over blocks. `workers`: number of blocks in work at a time, so that callers can create enough blocks."""
 

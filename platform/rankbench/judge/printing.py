@@ -58,7 +58,7 @@ def listed(names: Iterable[str]) -> str:
     return ("; " if any("," in name for name in names) else ", ").join(names)
 
 
-def in_words(names: Sequence[str], kind: str = "models") -> str:
-    """Return names as part of a sentence: all of them, or the first few and the number of the others."""
-    shown = list(names) if len(names) <= MANY else [*names[: MANY - 1], f"{len(names) - MANY + 1} other {kind}"]
+def in_words(names: Sequence[str], kind: str = "models", most: int = MANY) -> str:
+    """Return names as part of a sentence: all of them, or the first few of more than `most`, and the number of the others."""
+    shown = list(names) if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} other {kind}"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

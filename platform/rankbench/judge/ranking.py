@@ -9,7 +9,7 @@ comparisons of two methods are in `over_datasets.py`.
   less conservative.
 - A method wins against another if it is better on more datasets; Copeland's score is its wins minus its losses.
 - The profile of a method (Dolan and Moré, 2002) is the share of datasets on which it reaches at least 1/t of the best value.
-- The jackknife and Kendall's τ tell how far the order depends on the datasets, the metric and the seed.
+- Kendall's τ tells how far the order depends on the metric.
 - The Bayesian signed-rank test (Benavoli et al., ICML 2014) tells how probable it is that a method is better than the first
   one on a further dataset, practically equal to it, or worse. Its prior is a further dataset without a difference, of weight
   1/2. The datasets have weights w from a Dirichlet distribution. Two datasets i, j that are drawn by these weights have the
@@ -132,29 +132,6 @@ class MethodRanking:
         return MethodRanking(tuple(datasets), tuple(methods), self.values[np.ix_(rows, columns)], sources)
 
 
-@dataclass(frozen=True)
-class Jackknife:
-    """`tau`: Kendall's τ-b between the mean ranks of all datasets and those without one, per dataset left out. `places`: the
-    best and worst place of each method.
-    """
-
-    tau: dict[str, float]
-    places: dict[str, tuple[int, int]]
-
-
-def jackknife(full: MethodRanking) -> Jackknife | None:
-    """Leave out each dataset in turn. None for fewer than three datasets or two methods."""
-    if len(full.datasets) < 3 or len(full.methods) < 2:
-        return None
-    tau, places = dict[str, float](), {name: list[int]() for name in full.methods}
-    for dataset in full.datasets:
-        part = full.part([each for each in full.datasets if each != dataset], full.methods)
-        tau[dataset] = kendall(full.mean_ranks, part.mean_ranks)
-        for place, position in enumerate(part.order, start=1):
-            places[full.methods[position]].append(place)
-    return Jackknife(tau, {name: (min(each), max(each)) for name, each in places.items()})
-
-
 def agreement(full: MethodRanking, others: Mapping[str, MethodRanking]) -> dict[str, float]:
     """Kendall's τ-b of the mean ranks with those of other standings, such as by other metrics, over the methods of both."""
     result = {}
@@ -182,7 +159,7 @@ class Probabilities:
     better: float
 
 
-def against_first(board: MethodRanking, rope: float, seed: int = 0) -> dict[str, Probabilities]:
+def against_first(board: MethodRanking, rope: float) -> dict[str, Probabilities]:
     """Compare each method with the first one. `rope`: the share of the best value up to which a difference means nothing in
     practice, > 0. Without a result, a method has the value 0. Empty for fewer than two methods.
     """
@@ -190,7 +167,7 @@ def against_first(board: MethodRanking, rope: float, seed: int = 0) -> dict[str,
         return {}
     shares = board.by_source(board.shares)
     first, *others = board.order
-    weights = stream(seed, "bayes").dirichlet([PRIOR, *np.ones(len(shares))], SAMPLES)
+    weights = stream(0, "bayes").dirichlet([PRIOR, *np.ones(len(shares))], SAMPLES)
     return {board.methods[i]: _probabilities(shares[:, i] - shares[:, first], rope, weights) for i in others}
 
 
@@ -200,19 +177,3 @@ def _probabilities(differences: np.ndarray, rope: float, weights: np.ndarray) ->
     masses = [((weights @ region) * weights).sum(axis=1) for region in (means < -rope, np.abs(means) <= rope, means > rope)]
     worse, equal, better = np.bincount(np.argmax(masses, axis=0), minlength=3) / len(weights)
     return Probabilities(float(worse), float(equal), float(better))
-
-
-def performance_space(board: MethodRanking) -> tuple[np.ndarray, np.ndarray] | None:
-    """The datasets as points (n_datasets, 2) in the space that their ranks span, and the shares (2,) of its variance.
-
-    Datasets on which the same methods do well lie close together (Algorithm Performance Spaces, Beel et al., RecSys 2024). None
-    for fewer than three datasets or methods.
-    """
-    if min(board.ranks.shape) < 3:
-        return None
-    centred = board.ranks - board.mean_ranks
-    U, s, Vt = np.linalg.svd(centred, full_matrices=False)
-    if s[0] < 1e-12:
-        return None
-    signs = np.sign(Vt[:2, np.abs(Vt[:2]).argmax(axis=1)].diagonal())  # so that equal data give equal signs
-    return U[:, :2] * s[:2] * signs, s[:2] ** 2 / (s @ s)

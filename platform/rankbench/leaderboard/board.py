@@ -1,5 +1,5 @@
-"""What the entries of a leaderboard with one budget say: standings, their stability, and what can be concluded. A store
-may have others beside them, by another metric, number of threads or data: those that can be compared are found first.
+"""What the entries of a leaderboard with one budget say: standings, and what can be concluded. A store may have others beside
+them, by another metric, number of threads or data: those that can be compared are found first.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from rankbench.evaluation.summary import Interval
 from rankbench.judge.compare import FEW, LEVEL
 from rankbench.judge.declared import Declared
 from rankbench.judge.over_datasets import LEAST, Paired, Spread, TraitTest, paired, spread, trait_tests
-from rankbench.judge.printing import in_words, interval, p_text, percent
-from rankbench.judge.ranking import Jackknife, MethodRanking, against_first, agreement, jackknife
+from rankbench.judge.printing import counted, in_words, interval, p_text, percent
+from rankbench.judge.ranking import MethodRanking, against_first, agreement
 from rankbench.leaderboard.collection import own_source
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Result, seconds_of
@@ -35,7 +35,7 @@ RIVAL = 0.05  # share of the resamples in which a method is first, from which on
 
 class Standing(NamedTuple):
     """A method of a ranking. `wins`: minus losses. `shares`: of the datasets on which it has the best value, 95 % and 90 % of
-    it. `no_result`: number of datasets. `places`: the best and the worst one without one of the datasets, None for too few.
+    it. `no_result`: number of datasets.
     """
 
     place: int
@@ -44,7 +44,6 @@ class Standing(NamedTuple):
     wins: int
     shares: tuple[float, ...]
     no_result: int
-    places: tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,6 @@ class Board:
                 int(wins[i]),
                 tuple(shares[i].tolist()),
                 self.without_result(method),
-                self.jackknife.places[method] if self.jackknife else None,
             )
             for place, i in enumerate(board.order, start=1)
         ]
@@ -120,10 +118,6 @@ class Board:
 
         rows = [[each.method, each.mean_rank, each.wins, *each.shares[:2], each.no_result] for each in self.standings]
         return pd.DataFrame(rows, columns=["method", "mean rank", "wins − losses", "best", "within 5 %", "no result"])
-
-    @cached_property
-    def jackknife(self) -> Jackknife | None:
-        return jackknife(self.ranking)
 
     @cached_property
     def by_other_metrics(self) -> dict[str, float]:
@@ -174,7 +168,7 @@ class Board:
             *self._of_tests(),
             *self._of_pairs(),
             *self._of_traits(),
-            *self._of_stability(),
+            *self._of_other_metrics(),
             *self._of_entries(),
             *self.notes,
         ]
@@ -183,8 +177,8 @@ class Board:
         board = self.ranking
         n, k = len(board.datasets), len(board.methods)
         of_sources = len(set(board.sources))
-        sources = f" from {of_sources} source{'s' if of_sources > 1 else ''}" if of_sources < n else ""
-        yield f"{k} methods on {n} dataset{'s' if n > 1 else ''}{sources}, {self.allowed} each, by {self.metric} on test."
+        sources = f" from {counted(of_sources, 'source')}" if of_sources < n else ""
+        yield f"{k} methods on {counted(n, 'dataset')}{sources}, {self.allowed} each, by {self.metric} on test."
         p = board.friedman()
         if p is not None and of_sources > 2:
             verdict = "differ" if p < LEVEL else "do not differ significantly"
@@ -237,11 +231,7 @@ class Board:
                     f"Spearman's correlation {abs(each.rho):.2f}, p {p_text(each.p_holm, '= ')} with Holm's correction."
                 )
 
-    def _of_stability(self) -> Iterator[str]:
-        if self.jackknife:
-            tau = self.jackknife.tau
-            weakest = min(tau, key=lambda name: tau[name])
-            yield f"Without one dataset, the order agrees with this one at τ = {tau[weakest]:.2f} or more ({weakest})."
+    def _of_other_metrics(self) -> Iterator[str]:
         if shown := ", ".join(f"{name} {tau:.2f}" for name, tau in self.by_other_metrics.items()):
             yield f"Agreement (τ) with the order by other metrics: {shown}."
 
@@ -295,7 +285,6 @@ class Board:
                 "wilcoxon_holm": [asdict(each) for each in self.paired],
                 "traits": [each._asdict() for each in self.trait_tests],
             },
-            "jackknife_tau": self.jackknife.tau if self.jackknife else {},
             "metrics_tau": self.by_other_metrics,
             "traits": self.traits,
             "left_out": self.left_out,
@@ -319,12 +308,15 @@ def comparable(entries: Sequence[Result], metric: str | None = None) -> tuple[li
     by = metric if metric in chosen_by else usual(chosen_by)
     if others := Counter(each for each in chosen_by if each != by):
         shown = ", ".join(f"{number} by {name}" for name, number in sorted(others.items()))
-        notes.append(f"Shown are entries chosen on the validation set by {by}; left out are {shown} (--metric shows these).")
+        notes.append(
+            f"Shown are entries chosen on the validation set by {by}; left out are {shown} (the option metric shows these)."
+        )
     entries = [each for each in entries if each.metric == by]
     threads = usual(each.threads for each in entries)
     if others := Counter(each.threads for each in entries if each.threads != threads):
         shown = ", ".join(f"{number} with {n}" for n, number in sorted(others.items()))
-        notes.append(f"Shown are entries with --threads {threads}; left out are {shown} (--threads shows these).")
+        of = counted(threads, "thread")
+        notes.append(f"Shown are entries of {of}; left out are {shown} (the option threads shows these).")
     newest = current([each for each in entries if each.threads == threads])
     if older := sum(each.threads == threads for each in entries) - len(newest):
         notes.append(f"Left out are {older} entries on earlier data, or by earlier ranges or code of the method.")

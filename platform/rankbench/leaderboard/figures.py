@@ -1,4 +1,4 @@
-"""The figures of a leaderboard: values and mean ranks of the best methods, quality against time, the space of the datasets."""
+"""The figures of a leaderboard: values and mean ranks of the best methods, and quality against time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankbench.judge.over_datasets import Spread
-from rankbench.judge.ranking import MethodRanking, performance_space
-from rankbench.reports.figure import GREY, Figure, Label, Marks, Panel, Style, short, spans, styles
+from rankbench.judge.ranking import MethodRanking
+from rankbench.reports.figure import GREY, Figure, Marks, Panel, Style, short, spans, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,27 +95,6 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], about: str, capti
         marks.append(Marks(seconds[-1:], values[-1:], style[each], tips=tips, size=4))
     spread = spans(each for points in lines.values() for each, _ in points)
     return Figure(name, caption, [Panel("", "seconds", about, marks, size=(7.5, 4.2), log_x=spread, legend="lower right")])
-
-
-def space_of_datasets(board: MethodRanking, name: str) -> Figure | None:
-    """Show the datasets as points that lie close together if the same methods do well on them, coloured by the best method.
-
-    Returns None where `performance_space` does.
-    """
-    found = performance_space(board)
-    if found is None:
-        return None
-    points, shares = found
-    winners = [board.methods[int(i)] for i in board.ranks.argmin(axis=1)]
-    marks = []
-    for method, style in styles(sorted(set(winners), key=lambda each: (-winners.count(each), each))).items():
-        own = [i for i, winner in enumerate(winners) if winner == method]
-        tips = [f"{board.datasets[i]}\nbest: {method}" for i in own]
-        marks.append(Marks(*points[own].T.tolist(), style, tips=tips, name=f"best: {method}"))
-    labels = [Label(x, y, short(each, 24)) for (x, y), each in zip(points.tolist(), board.datasets, strict=True)]
-    about = f"first direction, {100 * shares[0]:.0f} % of the variance", f"second, {100 * shares[1]:.0f} %"
-    panel = Panel("", *about, marks, labels, (7.5, 4.8), margin=0.15, legend="best")
-    return Figure(name, "Datasets on which the same methods do well lie close together.", [panel])
 
 
 def _as_a_table(axis: Axes) -> None:

@@ -22,7 +22,7 @@ from rankbench.judge.printing import interval
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.explorer import explorer
-from rankbench.leaderboard.figures import LINES, curves, mean_ranks, quality_by_budget, shares_of_best, space_of_datasets
+from rankbench.leaderboard.figures import LINES, curves, mean_ranks, quality_by_budget, shares_of_best
 from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.results import Leaderboard, Result, Ties
 from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State, Text
@@ -120,8 +120,8 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
     sections = [Section("Standings", standings)]
     if len(boards) > 1:
         sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
-    apart, space = board.about_datasets_apart(), space_of_datasets(ranking, f"{figures}-datasets")
-    sections.append(Section("Datasets", (_datasets_grid(board), *filter(None, [Text(apart) if apart else None, space]))))
+    apart = board.about_datasets_apart()
+    sections.append(Section("Datasets", (_datasets_grid(board), *([Text(apart)] if apart else []))))
     shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
     spent = sum(
         each.threads * each.seconds.get("all", each.budget if each.status == "over budget" else 0) for each in board.entries
@@ -153,14 +153,11 @@ def _standings_grid(board: Board, families: Families) -> Grid:
         [
             link("method", each.method), str(each.place), f"{each.mean_rank:.2f}", f"{each.wins:+d}",
             *[f"{100 * share:.0f} %" for share in each.shares], str(each.no_result),
-            f"{each.places[0]} to {each.places[1]}" if each.places else "", ", ".join(families.get(each.method, ())),
+            ", ".join(families.get(each.method, ())),
         ]
         for each in board.standings
     ]  # fmt: skip
-    header = [
-        "method", "place", "mean rank", "wins − losses", "best", "within 5 %", "within 10 %", "no result",
-        "places without a dataset", "families",
-    ]  # fmt: skip
+    header = ["method", "place", "mean rank", "wins − losses", "best", "within 5 %", "within 10 %", "no result", "families"]
     return Grid(header, body)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any
 
 from rankbench.core.environment import Environment
@@ -19,6 +18,7 @@ from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import metric_key
 from rankbench.tracking.saved_views import standing_view
+from rankbench.tracking.spool import milliseconds
 
 EXPERIMENT = "leaderboard"  # in MLflow
 
@@ -74,5 +74,5 @@ def _shown(dataset: str, entrant: str, allowed: str, started_at: str, fingerprin
         "name": f"{dataset} {entrant} {allowed}",
         "tags": {f"rankbench.{name}": value for name, value in known.items() if value} | {COLOUR: colour_of_name(entrant)},
         "params": about,
-        "started": int(datetime.fromisoformat(started_at).timestamp() * 1000),
+        "started": milliseconds(started_at),
     }

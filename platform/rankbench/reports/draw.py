@@ -230,57 +230,37 @@ def _table_of_colours(axis: Axes, shares: np.ndarray) -> None:
 
 
 def _name_points(axis: Axes, panel: Panel, in_page: bool) -> None:
-    """Write each name near its point where it covers no other name or point, with a thin line if that is far away."""
+    """Write each name near its point, with a thin line if it is not next to it: at the first place inside of the panel that
+    covers no other name or point, or else at the first one.
+    """
     from matplotlib.patheffects import withStroke
+    from matplotlib.transforms import Bbox
 
     names = [(number, label) for number, label in enumerate(panel.labels) if not label.side]
     if not names:
         return
-    legend = axis.get_legend()
+    legend, room, place = axis.get_legend(), axis.get_window_extent(), axis.transData.transform
     radius_at = {at: marks.size / 2 for marks in panel.marks if marks.size for at in zip(marks.x, marks.y, strict=True)}
-    taken: list[Sequence[float]] = [_box(axis.transData.transform(at).tolist(), (r, r)) for at, r in radius_at.items()]
-    taken += [legend.get_window_extent().extents] if legend else []
-    room = axis.get_window_extent().extents
+    taken = [Bbox([place(at) - radius, place(at) + radius]) for at, radius in radius_at.items()]
+    taken += [legend.get_window_extent()] if legend else []
     for number, label in names:
-        x, y = axis.transData.transform((label.x, label.y))
+        at: Any = place((label.x, label.y))
         radius = radius_at.get((label.x, label.y), 0)
-        text = axis.annotate(label.text, (x, y), xycoords="figure pixels", fontsize=7.5, ha="center", va="center")
+        text = axis.annotate(label.text, at, xycoords="figure pixels", fontsize=7.5, ha="center", va="center")
         size = text.get_window_extent()
         text.remove()
-        offset, box, near = _free_place(x, y, radius, (size.width / 2 + 1, size.height / 2), room, taken)
-        taken.append(box)
+        half = np.array([size.width / 2 + 1, size.height / 2])
+        offsets: list[Any] = [np.array(side) * (radius + gap + half) for gap in GAPS for side in AROUND]
+        boxes = [Bbox([at + offset - half, at + offset + half]) for offset in offsets]
+        inside = (i for i, box in enumerate(boxes) if room.contains(*box.min) and room.contains(*box.max))
+        chosen = next((i for i in inside if not any(map(boxes[i].fully_overlaps, taken))), 0)
+        taken.append(boxes[chosen])
+        near = chosen < len(AROUND)
         line = None if near else {"arrowstyle": "-", "lw": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": radius}
         name = axis.annotate(
-            label.text, (label.x, label.y), xytext=offset, textcoords="offset points", fontsize=7.5, ha="center", va="center",
-            zorder=4, arrowprops=line, gid=f"label-{number}",
+            label.text, (label.x, label.y), xytext=offsets[chosen], textcoords="offset points", fontsize=7.5, ha="center",
+            va="center", zorder=4, arrowprops=line, gid=f"label-{number}",
         )  # fmt: skip
         if not in_page:  # where it would be drawn as outlines, and the style of the page does the same
             name.set_path_effects([withStroke(linewidth=2, foreground="white")])  # readable where it crosses a line
         name.set_in_layout(False)
-
-
-def _free_place(
-    x: float, y: float, radius: float, half: tuple[float, float], room: Sequence[float], taken: Sequence[Sequence[float]]
-) -> tuple[tuple[float, float], Sequence[float], bool]:
-    """Return the offset of a name of half width and height `half` from its point, its box, and whether it is next to the point:
-    the first place inside `room` that covers nothing of `taken`, or else the first one.
-    """
-    places = [
-        (x + across * (radius + gap + half[0]), y + up * (radius + gap + half[1])) for gap in GAPS for across, up in AROUND
-    ]
-    boxes = [_box(place, half) for place in places]
-    free = (i for i, box in enumerate(boxes) if _inside(box, room) and not any(_overlap(box, other) for other in taken))
-    chosen = next(free, 0)
-    return (places[chosen][0] - x, places[chosen][1] - y), boxes[chosen], chosen < len(AROUND)
-
-
-def _box(centre: Sequence[float], half: Sequence[float]) -> tuple[float, float, float, float]:
-    return centre[0] - half[0], centre[1] - half[1], centre[0] + half[0], centre[1] + half[1]
-
-
-def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def _inside(box: Sequence[float], room: Sequence[float]) -> bool:
-    return box[0] >= room[0] and box[1] >= room[1] and box[2] <= room[2] and box[3] <= room[3]

@@ -120,10 +120,10 @@ class Figure:
     shared: bool = False
 
 
-def spans(values: Iterable[float], ratio: float = 4) -> bool:
+def spans(values: Iterable[float]) -> bool:
     """Whether positive values span so much that an axis is logarithmic."""
     positive = [value for value in values if value > 0]
-    return bool(positive) and max(positive) >= ratio * min(positive)
+    return bool(positive) and max(positive) >= 4 * min(positive)
 
 
 def height(rows: int) -> float:

@@ -40,7 +40,7 @@ LONG = 9  # most characters of a value that is written in full on its axis
 MANY_POINTS = 40  # points of a curve from which on they have no markers
 
 
-def final_figure(table: Table, metric: str, name: str = "final") -> Figure | None:
+def final_figure(table: Table, metric: str) -> Figure | None:
     """Show `metric` of each model on test with its interval, and the published number if there is one, also for rows that were
     not run. One panel per dataset; None if nothing was measured or published.
     """
@@ -62,7 +62,7 @@ def final_figure(table: Table, metric: str, name: str = "final") -> Figure | Non
         labels = [row.arm for row in rows]
         panels.append(Panel(dataset, f"{metric} on test", marks=marks, size=(5.5, height(len(rows))), rows=labels, grid="x"))
     caption = "Each model on test with its 95 % interval, and the published number (hollow diamond) if there is one."
-    return Figure(name, caption, panels, columns=len(panels)) if panels else None
+    return Figure("final", caption, panels, columns=len(panels)) if panels else None
 
 
 def differences_figure(pairs: Sequence[Comparison], looks: dict[str, Style]) -> Figure | None:

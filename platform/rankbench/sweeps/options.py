@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from rankbench.core.errors import require
 from rankbench.core.options import Options, cluster_address, option
+
+# Options that set a key of an experiment.
+KEYS = {"search": "search.ranges", "extend": "search.extend", "metric": "search.choose.metric", "all_pairs": "final.pairs"}
 
 
 @dataclass(frozen=True)
@@ -31,9 +37,21 @@ class SweepOptions(Options):
     require_all: bool = option(False, "Stop if a dataset is not available, instead of leaving it out.")
 
     @property
-    def keys(self) -> dict[str, str | bool]:
+    def keys(self) -> dict[str, Any]:
         """The keys of an experiment that some of the options set."""
-        return ({"search.ranges": self.search} if self.search else {}) | ({"search.extend": True} if self.extend else {})
+        given = {key: getattr(self, name, None) for name, key in KEYS.items()}
+        return {key: "all" if key == "final.pairs" else value for key, value in given.items() if value not in (None, False)}
+
+    def beside(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `changes` of an experiment with those of the options. Raises ConfigError for what is said twice, and for an
+        option without effect.
+        """
+        for name, key in KEYS.items():
+            twice = key in changes and key in self.keys
+            require(not twice, f"--{name.replace('_', '-')}: {key} is given, too; leave one of them out")
+        for name, given in {"search": self.search == "registry", "extend": self.extend}.items():
+            require(not (self.chosen and given), f"--{name}: --chosen skips the search; leave one of them out")
+        return {**changes, **self.keys}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def node_memory(text: str | None, address: str | None, source: str) -> NodeMemor
     if address:
         raise ConfigError(
             f"{source}: the nodes of a cluster have the memory that they were started with; on each of them use "
-            f"ray start --memory={memory.tasks} --object-store-memory={memory.objects}"
+            f"`ray start --memory={memory.tasks} --object-store-memory={memory.objects}`"
         )
     return memory
 

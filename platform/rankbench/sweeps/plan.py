@@ -22,7 +22,7 @@ from rankbench.evaluation.metrics import MetricSet, metric_set, require_better_i
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
 from rankbench.experiment.methods import method
-from rankbench.judge.printing import counted
+from rankbench.judge.printing import counted, in_words
 from rankbench.schema.datasets import Entry, card_of, with_split_seed
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.space import DRAWS, MOST, kinds
@@ -35,7 +35,6 @@ from rankbench.sweeps.settings import (
     redundant_draws,
     settings_of,
     shared_rankings,
-    some,
     unable_arms,
 )
 from rankbench.sweeps.units import AdaptiveSearch, Unit, can_score, part_of_final, part_of_refit, units
@@ -181,9 +180,9 @@ def plan(
     require(not every_one, f"{source}: its methods score only users they were fitted on, and its datasets hold users out")
     by_arms: dict[str, list[str]] = defaultdict(list)
     for name, arms in left_out.items():
-        by_arms[some(arms)].append(name)
+        by_arms[in_words(arms, "arms")].append(name)
     why = "only methods with fold-in score held-out users"
-    final_notes += [f"{some(names)}: without {arms}: {why}" for arms, names in by_arms.items()]
+    final_notes += [f"{in_words(names, 'datasets')}: without {arms}: {why}" for arms, names in by_arms.items()]
     final = Plan(
         spec, tuple(declared), tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), not_available=not_available
     )

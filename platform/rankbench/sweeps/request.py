@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rankbench.cluster.machine import Machine
 from rankbench.cluster.node_memory import NodeMemory
@@ -56,11 +56,13 @@ class SweepRequest:
 
     def __post_init__(self) -> None:
         which = self.options.register
-        require(which in (None, "best", "all"), f"register: expected 'best' or 'all', got {which!r}")
+        require(which in (None, "best", "all"), f"--register: expected 'best' or 'all', got {which!r}")
         require(
             self.options.resume or not self.options.take_over,
             "--take-over continues a sweep that another process runs; give --resume, too",
         )
+        searched = any(arm.searched for arm in self.spec.arms)
+        require(searched or not self.options.extend, "--extend: no parameter has a range that could be extended; leave it out")
         if which:
             require_extra("tracking", "register")
 
@@ -72,16 +74,16 @@ class SweepRequest:
         Raises ConfigError for whatever is wrong with them.
         """
         file, words = options.experiment, [*(options.changes or ())]
-        words = [*words, *["final.pairs=all"] * options.all_pairs, *["search.extend=true"] * options.extend]
-        words += [f"search.ranges={options.search}"] if options.search is not None else []
         if options.address:
             host_and_port(options.address)
         node_memory(options.memory, options.address, "--memory")
         if file is not None and "=" in str(file) and not file.is_file():
             file, words = None, [str(file), *words]
+        values = options.beside(assignments(words))
         if options.chosen and file is None:
-            words = ["search.ranges=none", *words]
-        spec, source = _experiment(file, words, options, environment)
+            values = {"search.ranges": "none"} | values
+        spec, source = _experiment(file, values, options, environment)
+        words += [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in options.keys.items()]
         if options.arms:
             spec = of_arms(spec, options.arms, source)
         how = options if file is not None else without_idle_search(options, spec)
@@ -91,11 +93,10 @@ class SweepRequest:
             spec = stand_in(spec, environment, options.stand_in, source)
         selections = {"--arms": options.arms, "--datasets": options.datasets, "--methods": options.methods}
         chosen = [(name, pattern) for name, patterns in selections.items() for pattern in patterns or ()]
-        by_metric = ["--metric", options.metric] if options.metric is not None else []
-        changes = [*words, *(f"{name} {pattern!r}" for name, pattern in chosen), *([" ".join(by_metric)] if by_metric else [])]
+        changes = [*words, *(f"{name} {pattern!r}" for name, pattern in chosen)]
         # What decides its results, without options such as the address of a cluster.
         repeated = ["rankbench", "sweep", *([str(file)] if file is not None else []), *words]
-        repeated += [word for pair in (*chosen, *(("--plugin", each) for each in plugins)) for word in pair] + by_metric
+        repeated += [word for pair in (*chosen, *(("--plugin", each) for each in plugins)) for word in pair]
         repeated += ["--chosen"] * options.chosen
         repeated += ["--stand-in", f"{options.stand_in:g}"] if options.stand_in is not None else []
         return cls(spec, source, environment, how, tuple(changes), shlex.join(repeated))
@@ -138,10 +139,9 @@ def _is_searched(arm: ArmSpec) -> bool:
 
 
 def _experiment(
-    file: Path | None, words: Sequence[str], options: CommandOptions, environment: Environment
+    file: Path | None, values: dict[str, Any], options: CommandOptions, environment: Environment
 ) -> tuple[ExperimentSpec, str]:
     """The experiment of a command, without patterns, and its name in error messages."""
-    values = assignments(words) | ({"search.choose.metric": options.metric} if options.metric is not None else {})
     datasets = words_of("--datasets", comma_separated, options.datasets or ())
     methods = words_of("--methods", comma_separated, options.methods or ())
     if file is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from rankbench.core.config import nearest_key
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.names import ALL
@@ -99,4 +100,5 @@ def _require_somewhere(params: dict[str, Any], names: Collection[str], source: s
         return
     known = {field.name for name in names for field in method(name).fields()}
     for key in params:
-        require(key in known, f"{source}.{key}: none of the methods has this parameter{nearest(key, known)}")
+        hint = nearest(key, known) or nearest_key(ExperimentSpec, key)
+        require(key in known, f"{source}.{key}: none of the methods has this parameter{hint}")

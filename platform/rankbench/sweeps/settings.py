@@ -10,6 +10,7 @@ from rankbench.core.errors import ConfigError, require
 from rankbench.data.cards import Card
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.method import Iterative
+from rankbench.judge.printing import in_words
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.sweeps.search.random_draws import distinct_settings
 from rankbench.sweeps.units import can_score
@@ -81,7 +82,7 @@ def from_registry(spec: ExperimentSpec) -> list[str]:
     """A sentence on the arms that are searched in the ranges of the registry."""
     arms = [arm.label for arm in spec.arms if arm.ranges]
     ranges = f"searched in the ranges of the registry, {spec.search.trials} settings each, the defaults among them"
-    return [f"{some(arms)}: {ranges}; with search: none, settings are measured as they are given"] if arms else []
+    return [f"{in_words(arms, 'arms')}: {ranges}; with search: none, settings are measured as they are given"] if arms else []
 
 
 def shared_rankings(candidates: list[MethodConfig]) -> list[str]:
@@ -114,8 +115,3 @@ def grace_beyond_the_end(examples: Iterable[MethodConfig], spec: ExperimentSpec)
     names = ", ".join(f"{arm} ({limit})" for arm, limit in arms.items())
     problem = f"warning: search.grace: {grace} is no smaller than the number of iterations of {names}"
     return [f"{problem}; {spec.search.scheduler} stops none of their trials"] if arms else []
-
-
-def some(names: list[str], shown: int = 4) -> str:
-    """The names in a sentence; of many, the first ones and the number of the others."""
-    return ", ".join(names) if len(names) <= shown + 1 else f"{', '.join(names[:shown])} and {len(names) - shown} others"

@@ -180,7 +180,7 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
     if changed := changed_code(kept):
         names = ", ".join(changed)
         listener.warn(
-            f"finished runs were made with another version of {names} and are kept; without --resume they are repeated"
+            f"finished runs were made with another version of {names} and are kept; a sweep that is not resumed repeats them"
         )
     earlier = None if options.fresh else Earlier.than(folder, environment)
     metric = spec.search.choose.metric

@@ -78,7 +78,7 @@ def _addresses(client: Any, base: str, sweep: str, records: list[str]) -> dict[s
     experiments = list(dict.fromkeys(run.info.experiment_id for run in parents))
     runs = client.search_runs(experiments, filter_string="tags.`rankbench.stage` = 'final'", max_results=MOST)
 
-    # Sweeps that repeat a run have it under the same id; those of earlier versions were children of their sweep's run.
+    # Sweeps that repeat a run have it under the same id; those of version 0.1 were children of their sweep's run.
     def is_own(run: Any) -> bool:
         return run.data.tags.get(OF_SWEEP) == sweep or run.data.tags.get(PARENT) in own
 

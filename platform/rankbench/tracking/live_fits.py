@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rankbench.core.errors import RankbenchError
 from rankbench.tracking.last_words import LastWords
-from rankbench.tracking.spool import CurveMessage, Spool
+from rankbench.tracking.spool import CurveMessage, Spool, milliseconds
 
 BEGIN = 1.0  # seconds of a fit until the uploader is started, which takes some itself
 YOUNG = 3.0  # seconds that a fit may take before it has a run
@@ -109,8 +109,3 @@ class LiveFits:
         except (OSError, RankbenchError):  # as of a full disk; the record has them in the end
             with self._adding:
                 fit.rows = rows + fit.rows
-
-
-def milliseconds() -> int:
-    """Return ms since 1970."""
-    return int(time.time() * 1000)

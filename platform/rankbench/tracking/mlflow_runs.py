@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from rankbench.tracking.spool import (
     RunMessage,
     SweepEnd,
     SweepStart,
+    milliseconds,
 )
 
 PARENT = "mlflow.parentRunId"
@@ -162,7 +162,7 @@ class MlflowRuns:
         experiment, chosen = self.place(message)
         sweep, parent = self._above(message, record.stage, chosen)
         # The time of the run, not of its delivery, so that a metric sent twice is the same metric.
-        started = _milliseconds(record.started_at) if record.started_at else message.time
+        started = milliseconds(record.started_at) if record.started_at else message.time
         ended = started + int(1000 * sum(record.seconds.values()))
         status = STATUS.get(record.status, FAILED)
         live, over = _parted(self._found(experiment, record.id, message.sweep, sweep, parent))
@@ -336,8 +336,8 @@ class MlflowRuns:
         return self.client.get_experiment_by_name(name).experiment_id
 
     def _found(self, experiment: str, id: str, sweep_id: str | None, sweep: str | None, parent: str | None) -> list[Any]:
-        """Return the runs of a record under `parent`, or of the sweep, whose final runs become children of their arm. Earlier
-        versions made all of them children of `sweep`.
+        """Return the runs of a record under `parent`, or of the sweep, whose final runs become children of their arm. Version
+        0.1 made all of them children of `sweep`.
         """
         found = []
         for run in self._tagged(experiment, RUN, id):
@@ -366,14 +366,10 @@ class MlflowRuns:
         self.client.log_batch(run_id, metrics=batch, params=words)
 
 
-def _milliseconds(time: str) -> int:
-    return int(datetime.fromisoformat(time).timestamp() * 1000)
-
-
 def _begun(run: Any) -> int:
     """When the attempt began that a run shows, in ms since 1970: a run that failed first keeps its start."""
-    measured = run.data.tags.get(MEASURED)  # runs of earlier versions have no such tag
-    return _milliseconds(measured) if measured else run.info.start_time
+    measured = run.data.tags.get(MEASURED)  # entries of a leaderboard, and runs of version 0.1, have no such tag
+    return milliseconds(measured) if measured else run.info.start_time
 
 
 def _parted(runs: Iterable[Any]) -> tuple[list[Any], list[Any]]:

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.last_words import LastWords
-from rankbench.tracking.live_fits import LiveFits, milliseconds
+from rankbench.tracking.live_fits import LiveFits
 from rankbench.tracking.mlflow_internals import PRIMARY_METRIC
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import record_params, record_tags
@@ -40,6 +39,7 @@ from rankbench.tracking.spool import (
     Spool,
     SweepEnd,
     SweepStart,
+    milliseconds,
 )
 
 __all__ = ["LIMIT", "PATIENCE", "MlflowSink", "tracking_uri"]
@@ -186,8 +186,8 @@ class MlflowSink:
         known of its record; the rest as in `send`, whose run it will be.
         """
         known = {key: str(value) for key, value in record_params(record, params).items() if value is not None}
-        started = int(datetime.fromisoformat(record.started_at).timestamp() * 1000)
         all_tags = record_tags(record, folder) | self._published | dict(tags or {})
+        started = milliseconds(record.started_at)
         return self.follow_entry(record.id, name, all_tags, known, started, sweep=self._sweep, stage=record.stage)
 
     def follow_entry(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from rankbench.core.errors import ConfigError, RankbenchError
 from rankbench.tracking.address import is_server
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_runs import PARENT, MlflowRuns
-from rankbench.tracking.spool import Placed
+from rankbench.tracking.spool import Placed, milliseconds
 from rankbench.tracking.store import clear_errors, connect
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def register(model: Servable, name: str, uri: str, artifacts: Path, labels: Labe
     with clear_errors(uri):
         client = connect(uri, artifacts)
         runs = MlflowRuns(client, artifacts.parent, None if is_server(uri) else artifacts)
-        now = int(time.time() * 1000)
+        now = milliseconds()
         chosen = None if labels.experiment else labels.experiment_id
         place = Placed(experiment=labels.experiment or EXPERIMENT, time=now, experiment_id=chosen, parent=labels.parent)
         experiment, parent = runs.place(place)

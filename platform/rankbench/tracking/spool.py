@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -40,7 +41,7 @@ class Placed:
 class RunMessage(Placed):
     """A record to send: its folder, the sweep it belongs to, and its name.
 
-    `params` are the parameters that the fit used, and None in messages of earlier versions, which show all of them.
+    `params` are the parameters that the fit used, and None in messages of version 0.1, which show all of them.
     """
 
     record: str
@@ -199,6 +200,11 @@ class Spool:
 
     def aside(self) -> list[Path]:
         return sorted(self.folder.glob("[!.]*.bad"))
+
+
+def milliseconds(at: str | None = None) -> int:
+    """Return ms since 1970 of a time in ISO format, by default of now."""
+    return int(1000 * (time.time() if at is None else datetime.fromisoformat(at).timestamp()))
 
 
 def _stamp() -> int:

@@ -19,8 +19,8 @@ from rankbench.training.user_catalogue import UserCatalogue
 
 @dataclass(frozen=True)
 class SharedScores(SampledScores):
-    """`by_row()` compares each row with the `drawn` items (n,), of which `counted` count, and `by_user()` each user, whose sums are
-    copied to the rows.
+    """`by_row()` compares each row with the `drawn` items (n,), of which `counted` count, and `by_user()` each user, whose sums
+    are copied to the rows.
     """
 
     drawn: Tensor = field(kw_only=True)

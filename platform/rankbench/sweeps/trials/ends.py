@@ -13,9 +13,9 @@ from ray import tune
 from ray.tune.experiment import Trial
 
 from rankbench.sweeps.search.stage import OnDone, records_of
+from rankbench.sweeps.trials.callbacks import Unsaved
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.limits import OVERDUE, why_late
-from rankbench.sweeps.trials.unsaved import Unsaved
 from rankbench.sweeps.units import Unit
 
 VISIBLE = 90.0  # seconds until every host sees a new file; NFS may remember for a minute that there was none

@@ -10,10 +10,10 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from rankbench.sweeps.search.stage import OnDone
+from rankbench.sweeps.trials.callbacks import Unsaved
 from rankbench.sweeps.trials.dispatch import Request
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.lineup import Candidate, Lineup
-from rankbench.sweeps.trials.unsaved import Unsaved
 from rankbench.sweeps.units import Unit
 
 

@@ -31,8 +31,8 @@ from rankbench.fitting.drive import Row
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
 from rankbench.sweeps.store import CHECKPOINTS, SweepStore
+from rankbench.sweeps.trials.callbacks import BEGUN, ITERATION, ROWS, VALID
 from rankbench.sweeps.trials.limits import OVERDUE, Limits
-from rankbench.sweeps.trials.reports import BEGUN, ITERATION, ROWS, VALID
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.tracking.record import RunRecord, record_content
 

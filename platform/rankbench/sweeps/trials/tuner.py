@@ -20,15 +20,12 @@ from rankbench.core.errors import ClusterError, RankbenchError, first_line
 from rankbench.core.plugins import Shipment
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.search.stage import OnDone
+from rankbench.sweeps.trials.callbacks import Nodes, Reports, Silence, Waiting
 from rankbench.sweeps.trials.ends import Lost, TrialEnds
 from rankbench.sweeps.trials.group import Group
-from rankbench.sweeps.trials.nodes import Nodes
 from rankbench.sweeps.trials.queue import Queue
-from rankbench.sweeps.trials.reports import Reports
 from rankbench.sweeps.trials.scheduler import Scheduler
-from rankbench.sweeps.trials.silence import Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
-from rankbench.sweeps.trials.waiting import Waiting
 from rankbench.sweeps.units import Unit
 
 skip_usage_statistics()

@@ -37,7 +37,7 @@ class SweepView(LiveView):
 
     def accept(self, plan: Plan, begun: Path | None) -> None:
         for line in left_out(plan.not_available):
-            self.warn(f"{line}; --resume adds it once it is available")
+            self.warn(f"{line}; a resumed sweep adds it once it is available")
         if self.quiet:
             return
         for note in plan.notes:
