@@ -45,7 +45,7 @@ def test_a_name_that_a_command_a_path_or_a_page_would_misread_is_refused(name, e
     with pytest.raises(ConfigError, match=f"^x.yaml: name: {expected}"):
         experiment(name)
     if name is not None:  # the name is chosen then
-        with pytest.raises(ConfigError, match=r"^dataset: name: expected a name"):
+        with pytest.raises(ConfigError, match=r"^(dataset: )?name: expected a (name|text)"):
             dataset(pd.DataFrame({"user": [1], "item": [2]}), name=name, environment=environment)
 
 
