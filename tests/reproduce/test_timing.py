@@ -7,6 +7,7 @@ import pytest
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.job import Job
 from rankbench.experiment.run import run
+from rankbench.judge.convergence import TrainingCurve
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.required_fits import metrics_for, required_fits, rows_of
@@ -63,6 +64,10 @@ def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
         again = stored_fit(outcome.record, fit.config, fit.card_key, idle=False)
         kept = keep_seconds(again, fit, evidence)
         assert kept.idle and kept.seconds == after.seconds and kept.stamp == again.stamp
+        ends = after.seconds["fit"]
+        slow, quick = (TrainingCurve("recall@20", "test", ((1, seconds, 0.1),)) for seconds in (2 * ends, ends / 2))
+        assert keep_seconds(replace(again, curves=(quick,)), fit, evidence).curves == (quick,)
+        assert keep_seconds(replace(again, curves=(slow,)), fit, evidence).curves == after.curves
         other_data = replace(again, fingerprint="other")
         assert keep_seconds(other_data, fit, evidence) == other_data
     assert asked == [(2, 1), (2, 1)]

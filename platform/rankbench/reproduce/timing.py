@@ -74,7 +74,7 @@ def time_alone(
     run(unit, alone, lambda unit, records, cached: fitted.extend(records))
     finished = [record for record in fitted if record.finished]
     for record in finished:
-        evidence.add(_with_seconds_of(stored_fit(record, fit.config, fit.card_key, idle=True), known))
+        evidence.add(_with_seconds_of(stored_fit(record, fit.config, fit.card_key, idle=True, metrics=fit.metrics), known))
     return finished[0] if finished else None
 
 
@@ -86,7 +86,10 @@ def keep_seconds(line: StoredFit, fit: RequiredFit, evidence: Evidence) -> Store
 
 
 def _with_seconds_of(timed: StoredFit, line: StoredFit) -> StoredFit:
-    return replace(line, **{name: getattr(timed, name) for name in OF_SECONDS})
+    """Return the line with the seconds of the timed fit. If its curves are of a slower fit, it gets those of the timed one."""
+    slower = any(seconds > timed.seconds["fit"] for curve in line.curves for _, seconds, _ in curve.points)
+    named = (*OF_SECONDS, "curves") if slower else OF_SECONDS
+    return replace(line, **{name: getattr(timed, name) for name in named})
 
 
 def alone_folder(environment: Environment) -> Path:
