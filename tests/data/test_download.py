@@ -15,6 +15,7 @@ from rankbench.data.download import download, public_https
 CONTENT = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 MD5 = hashlib.md5(CONTENT).hexdigest()
+EXPECTED = {"sha256": SHA256}
 
 
 @pytest.fixture
@@ -28,10 +29,10 @@ def target(tmp_path):
     return tmp_path / "raw" / "data.zip"
 
 
-def fetch(server, target, **checks):
+def fetch(server, target, expected=None, **options):
     """Without the rule on hosts, which would refuse this server, and without waiting; returns the waits asked for."""
     waits = []
-    download(server.url, target, allowed=lambda url: None, pause=waits.append, **checks)
+    download(server.url, target, expected or {}, allowed=lambda url: None, pause=waits.append, **options)
     return waits
 
 
@@ -41,7 +42,7 @@ def left(target):
 
 def test_a_file_is_fetched_checked_and_nothing_else_is_left(server, target):
     seen = []
-    assert fetch(server, target, sha256=SHA256, md5=MD5, progress=lambda *step: seen.append(step)) == []
+    assert fetch(server, target, expected={"sha256": SHA256, "md5": MD5}, progress=lambda *step: seen.append(step)) == []
     assert target.read_bytes() == CONTENT
     assert left(target) == ["data.zip"]
     assert seen[-1] == (len(CONTENT), len(CONTENT))
@@ -52,7 +53,7 @@ def test_a_file_is_fetched_checked_and_nothing_else_is_left(server, target):
 @pytest.mark.parametrize("at", [1, 70_000, len(CONTENT) - 1])
 def test_a_broken_connection_is_continued_where_it_broke(server, target, at):
     server.plan = [{"drops_after": at}, {}]
-    assert len(fetch(server, target, sha256=SHA256)) == 1
+    assert len(fetch(server, target, expected=EXPECTED)) == 1
     first, second = server.ranges()
     kept = int((second or "bytes=0-").removeprefix("bytes=").removesuffix("-"))
     assert first is None and at - module.CHUNK < kept <= at
@@ -65,7 +66,7 @@ def test_a_later_process_continues_what_an_earlier_one_left(server, target):
         fetch(server, target)
     assert left(target) == ["data.zip.part", "data.zip.part.json"]
     have = (target.parent / "data.zip.part").stat().st_size
-    fetch(server, target, sha256=SHA256)
+    fetch(server, target, expected=EXPECTED)
     assert server.ranges()[-1] == f"bytes={have}-"
     assert target.read_bytes() == CONTENT and left(target) == ["data.zip"]
 
@@ -82,7 +83,7 @@ def test_another_version_of_the_file_is_begun_again(server, target):
 @pytest.mark.parametrize("second", [{"ignores_range": True}, {"shifts_range": 5}, {"status": 416}])
 def test_a_server_that_does_not_continue_is_asked_for_the_whole(server, target, second):
     server.plan = [{"drops_after": 100_000}, second, {}]
-    fetch(server, target, sha256=SHA256)
+    fetch(server, target, expected=EXPECTED)
     assert target.read_bytes() == CONTENT
 
 
@@ -104,7 +105,7 @@ def test_less_than_was_announced_is_no_file(server, target):
 def test_a_length_is_not_needed(server, target):
     server.plan = [{"no_length": True}]
     seen = []
-    fetch(server, target, sha256=SHA256, progress=lambda *step: seen.append(step))
+    fetch(server, target, expected=EXPECTED, progress=lambda *step: seen.append(step))
     assert seen[-1] == (len(CONTENT), None)
 
 
@@ -112,7 +113,7 @@ def test_a_length_is_not_needed(server, target):
 def test_a_wrong_checksum_is_named_and_the_file_deleted(server, target, kind):
     digest = {"sha256": SHA256, "md5": MD5}[kind]
     with pytest.raises(DataError, match=rf"data\.zip: {kind} is {digest}, the card says 0+"):
-        fetch(server, target, **{kind: "0" * len(digest)})
+        fetch(server, target, expected={kind: "0" * len(digest)})
     assert "data.zip" not in left(target) and "data.zip.part" not in left(target)
 
 
@@ -142,7 +143,7 @@ def test_a_file_larger_than_the_disk_or_the_limit_is_refused_before_it_comes(ser
 def test_redirects_are_followed_each_asked_for_and_not_without_end(server, target):
     asked = []
     server.plan = [{"status": 302, "headers": {"Location": "/elsewhere"}}, {}]
-    download(server.url, target, allowed=asked.append, pause=lambda seconds: None)
+    download(server.url, target, {}, allowed=asked.append, pause=lambda seconds: None)
     assert asked == [server.url, server.url.replace("data.zip", "elsewhere")]
     target.unlink()
     server.plan = [{"status": 301, "headers": {"Location": "/again"}}]
@@ -159,7 +160,7 @@ def test_versions_are_not_mixed_where_the_server_does_not_tell_them_apart(server
 
     server.RequestHandlerClass = WithoutIfRange
     server.plan = [{"drops_after": 100_000}, {}]
-    download(server.url, target, allowed=lambda url: None, pause=lambda seconds: replace_file(server, tag, content))
+    download(server.url, target, {}, allowed=lambda url: None, pause=lambda seconds: replace_file(server, tag, content))
     assert server.ranges()[1] is not None
     assert target.read_bytes() == content
 
@@ -186,11 +187,11 @@ def test_a_weak_name_is_no_promise_but_a_date_is(server, target):
 
     server.RequestHandlerClass, server.tag = Dated, 'W/"v1"'
     server.plan = [{"drops_after": 100_000}, {}, {"drops_after": 100_000}, {}]
-    fetch(server, target, sha256=SHA256)
+    fetch(server, target, expected=EXPECTED)
     assert server.ranges() == [None, None]
     target.unlink()
     Dated.dates = True
-    fetch(server, target, sha256=SHA256)
+    fetch(server, target, expected=EXPECTED)
     assert asked[2:] == [None, "Wed, 01 Jan 2020 00:00:00 GMT"] and server.ranges()[3] is not None
 
 
@@ -227,7 +228,7 @@ def test_a_length_that_no_file_has_is_no_length(server, target):
             super().send_header(name, "9" * 5000 if name == "Content-Length" else value)
 
     server.RequestHandlerClass = Endless
-    fetch(server, target, sha256=SHA256)
+    fetch(server, target, expected=EXPECTED)
     assert target.read_bytes() == CONTENT
 
 
@@ -251,7 +252,7 @@ def test_the_page_of_a_redirect_is_not_read(server, target):
                 self.close_connection = True
 
     server.RequestHandlerClass = Chatty
-    fetch(server, target, sha256=SHA256)
+    fetch(server, target, expected=EXPECTED)
     assert len(sent) < 32  # MB; what the sockets hold, not what the server has to say
 
 
@@ -264,12 +265,12 @@ def test_a_name_is_looked_for_again_when_the_network_was_there_before(server, ta
             raise problem
 
     waits = []
-    download(server.url, target, sha256=SHA256, allowed=allowed, pause=waits.append)
+    download(server.url, target, EXPECTED, allowed=allowed, pause=waits.append)
     assert waits == [2.0, 4.0]
     target.unlink()
     visits = iter([module._NotFound("no such host")])
     with pytest.raises(DataError, match="no such host"):
-        download(server.url, target, allowed=allowed, pause=waits.append)
+        download(server.url, target, {}, allowed=allowed, pause=waits.append)
     assert waits == [2.0, 4.0]
 
 
@@ -288,7 +289,7 @@ def test_a_busy_server_is_asked_again_when_it_says_but_soon(server, target):
     says = ["7", None, "86400", tomorrow]
     answers = zip((429, 500, 503, 503), says, strict=True)
     server.plan = [{"status": status, "headers": {"Retry-After": wait} if wait else {}} for status, wait in answers] + [{}]
-    assert fetch(server, target, sha256=SHA256) == [7, 4.0, module.LONGEST_WAIT, module.LONGEST_WAIT]
+    assert fetch(server, target, expected=EXPECTED) == [7, 4.0, module.LONGEST_WAIT, module.LONGEST_WAIT]
     target.unlink()
     server.requests.clear()
     server.plan = [{"status": 503, "headers": {"Retry-After": "soon"}}, {}]
@@ -312,7 +313,7 @@ def test_a_redirect_to_where_it_may_not_go_is_one_line_and_not_followed(server, 
 
     server.plan = [{"status": 302, "headers": {"Location": where}}]
     with pytest.raises(DataError, match=message) as caught:
-        download(server.url, target, allowed=allowed, pause=lambda seconds: None)
+        download(server.url, target, {}, allowed=allowed, pause=lambda seconds: None)
     assert len(server.requests) == 1 and str(caught.value).isprintable()
 
 

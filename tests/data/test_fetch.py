@@ -162,11 +162,12 @@ def test_a_file_beside_a_card_is_the_users_to_edit(write, environment):
     assert not (environment.data / "lock.json").exists()
 
 
-def test_a_damaged_lock_is_named(write, mirrored):
+@pytest.mark.parametrize("content", ["{", "null", "[1]"])
+def test_a_damaged_lock_is_named(content, write, mirrored):
     environment, folder = mirrored
     (folder / "raw.csv").write_bytes(CONTENT)
     environment.data.mkdir()
-    (environment.data / "lock.json").write_text("{")
+    (environment.data / "lock.json").write_text(content)
     with pytest.raises(DataError, match=r"lock\.json: damaged"):
         fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), environment), environment)
 

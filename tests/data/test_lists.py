@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 
-from rankbench.core.errors import DataError
+from rankbench.core.errors import ConfigError, DataError
 from rankbench.data.lists import lists_of
 
 FRAME = pd.DataFrame({"user": ["u1", "u1", "u02", "ü"], "item": [7, 3, 7, 5], "rank": [1, 2, 1, 1]})
@@ -67,9 +68,18 @@ def test_rows_of_tables_are_named_by_their_position(tmp_path):
         (FRAME.assign(rank=[1.0, np.nan, 1, 1]), r"lists: row 1 from 0: rank is nan; every row needs a finite value$"),
         (FRAME.assign(user=["u", None, "v", "w"]), r"lists: row 1 from 0: user is None; every row needs an id"),
         (FRAME.assign(item=[[1], [2], [3], [4]]), r"lists: the column 'item' is list"),
+        (FRAME.assign(item=[1.5, 2, 3, 4]), r"lists: the column 'item': ids are whole numbers below 2\^63 or text"),
+        (FRAME.assign(user=[b"\xff"] * 4), r"lists: Invalid UTF8"),
+        (FRAME.assign(user=pd.Series(["\ud800"] * 4, dtype=object)), r"lists: .* surrogates not allowed"),
         (FRAME.drop(columns="item"), r"lists: no column item; .* columns: user, rank"),
         (FRAME[:0], r"lists: no lists"),
         (tmp_path / "none.csv", r"none\.csv: no such file"),
     ]:
         with pytest.raises(DataError, match=message):
             lists_of(given)
+
+
+@pytest.mark.parametrize("given", [{1: 2}, {"user": [1], "item": 2}, [1], None, sp.eye_array(2), pd.Series([1]), pa.array([1])])
+def test_what_is_no_table_is_refused(given):
+    with pytest.raises(ConfigError, match=r"^lists: expected the path of a file, or a pandas, Arrow or Polars table, got "):
+        lists_of(given)

@@ -1,16 +1,20 @@
 """Data in memory: what becomes of a DataFrame, an Arrow table, a sparse matrix, or several parts."""
 
+import io
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
 import rankbench.api as rb
 from rankbench.core.errors import ConfigError, DataError
 from rankbench.data import cache
+from rankbench.data.export import export
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -111,6 +115,15 @@ def test_an_archive_of_movielens_is_read_as_downloaded(environment, tmp_path):
         (FRAME, {"user": "custmer", "item": "product"}, r"no column 'custmer'; did you mean customer\?"),
         (FRAME, NAMED | {"split": "tempral"}, r"'tempral' is neither a protocol nor a column; did you mean temporal\?"),
         (FRAME, NAMED | {"split": "product"}, "the column 'product' says '"),
+        (FRAME.assign(part=[[1]] * 1500), NAMED | {"split": "part"}, "the column 'part' is list.*; expected train"),
+        (FRAME.assign(part=[b"\xff"] * 1500), NAMED | {"split": "part"}, "the column 'part' is binary; expected train"),
+        (sp.eye_array(9), {"split": "part"}, r"split\.protocol: unknown 'part'"),
+        (FRAME.assign(product=pd.Series(["\ud800"] * 1500, dtype=object)), NAMED, "^dataset: .* surrogates not allowed"),
+        (FRAME, NAMED | {"split": ""}, "^split: expected the name of a protocol or of a column, got ''$"),
+        ({"train": FRAME, "test": FRAME}, NAMED | {"split": ""}, "^split: expected the name"),
+        (Path("gone.csv"), {"split": ""}, "^split: expected the name"),
+        (pa.chunked_array([[1, 2]]), {}, "^dataset: expected a pandas, Arrow or Polars table, .*, got ChunkedArray$"),
+        ({"train": FRAME, "test": [1]}, NAMED, "^dataset: test: expected a pandas, Arrow or Polars table, .*, got list$"),
         (FRAME, NAMED | {"prepare": [{"min_valu": 3}]}, r"prepare.0.min_valu: unknown key; did you mean min_value\?"),
         (FRAME, NAMED | {"name": "No Name"}, "dataset: name: "),
         (
@@ -143,6 +156,7 @@ def test_an_archive_of_movielens_is_read_as_downloaded(environment, tmp_path):
         ({}, {}, "no parts"),
         (7, {}, "got int"),
         (sp.coo_array(np.ones(3)), {}, "got 1 dimensions"),
+        (sp.coo_array(np.full((2, 2), 1 + 2j)), {}, "real numbers, got complex128"),
         ("synthetic", NAMED, "user: the card of synthetic says this"),
         (FRAME, {**NAMED, "changes": {"split.seed": 1}}, "changes: only for"),
         ("gone.csv", {}, "gone.csv: no such file"),
@@ -173,3 +187,10 @@ def test_a_pair_in_two_parts_of_the_users_own_split_is_refused(environment, as_c
     assert (split.train.nnz, split.valid_target.nnz, split.test_target.nnz) == (5, 2, 3)
     with pytest.raises(DataError, match="1 pairs lie in two of train, valid and test"):
         prepared(pd.concat([train, test[:1]]))
+
+
+def test_an_export_may_lie_in_a_folder_whose_name_is_not_utf8(environment, tmp_path):
+    dataset = rb.dataset(FRAME, **NAMED, environment=environment)
+    about = export(dataset, tmp_path / "\udcff", "parquet", True, ["shop"])
+    assert pq.read_table(io.BytesIO((tmp_path / "\udcff" / "train.parquet").read_bytes())).num_rows == dataset.counts["train"]
+    assert len(about["files"]) == 3

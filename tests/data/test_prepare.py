@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from rankbench.core.errors import DataError
 from rankbench.data import prepare as room
 from rankbench.data.cards import Step, load_card
-from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions
-from rankbench.data.prepare import Dataset, apply, load, prepare
+from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions, positions_of
+from rankbench.data.prepare import Dataset, load, prepare
 from rankbench.data.protocols.spec import protocols
 from rankbench.data.splits import split
+from rankbench.data.steps import apply
 
 Row = tuple[int, int, float, int]  # user, item, value, time
 
@@ -287,7 +288,7 @@ def test_how_users_without_a_history_are_measured_is_part_of_the_fingerprint_whe
 def test_a_cache_hit_is_not_built_again(write, environment, monkeypatch):
     path = write(CARD, {"raw.csv": RAW})
     made = load(path, environment)
-    monkeypatch.setattr(room, "_build", lambda *arguments: pytest.fail("built again"))
+    monkeypatch.setattr(room, "build", lambda *arguments: pytest.fail("built again"))
     found = load(path, environment)
     assert found.fingerprint == made.fingerprint
     for name in ALL:
@@ -424,3 +425,10 @@ def test_the_mirrors_datasets_have_their_published_counts(dataset, raw, prepared
     assert data.differences == differences
     assert data.split.train.shape == (data.counts["users"], data.counts["items"])
     assert sum(getattr(data.split, name).nnz for name in ALL) == data.counts["interactions"]
+
+
+@pytest.mark.parametrize(("kind", "large"), [(np.float16, -1), (np.float32, -1), (np.float64, 1)])
+def test_an_id_as_a_float_is_found_if_it_stands_for_one_whole_number(kind, large):
+    with np.errstate(over="ignore"):
+        ids = np.array([7, 7.5, np.nan, 2**24]).astype(kind)
+    assert positions_of(pa.array(ids), pa.array([7, 2**24, 2**24 + 1])).tolist() == [0, -1, -1, large]

@@ -143,6 +143,9 @@ def test_saved_and_loaded_it_is_the_same(model, tmp_path):
     pd.testing.assert_frame_equal(model.recommend(["u1", "u2"], 7), again.recommend(["u1", "u2"], 7))
     with pytest.raises(ConfigError, match="already exists"):
         model.save(tmp_path / "kept")
+    for name in ("\ud800", "\0"):
+        with pytest.raises(ConfigError, match="no folder can have this name"):
+            model.save(tmp_path / name)
     assert not list(tmp_path.glob(".tmp-*"))
 
 

@@ -19,10 +19,8 @@ from rankbench.core.errors import ConfigError, printable, shown
 from rankbench.core.names import Name
 from rankbench.core.registry import nearest
 from rankbench.core.wording import MD5, SHA256
-from rankbench.data.interactions import PARTS
+from rankbench.data.interactions import PARTS, Part
 from rankbench.data.protocols.spec import SplitSpec, protocols
-
-Part = Literal["train", "valid", "test", "valid_history", "test_history", "all"]
 
 
 def _names_a_file(path: str) -> str:
@@ -65,6 +63,11 @@ class RemoteFile(Strict):
                 raise ValueError(f"only https:// is downloaded, got {shown(without_query(self.url))}")
             _names_a_file(self.filename)
         return self
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """The known checksums by their kind."""
+        return self.model_dump(include={"sha256", "md5"}, exclude_none=True)
 
     @property
     def filename(self) -> str:
@@ -307,6 +310,10 @@ class Card(Strict):
     def folder(self) -> Path | None:
         """The folder of the card's file; None for a card that was not read from a file."""
         return self.path.parent if self.path else None
+
+    def local(self, name: str) -> Path:
+        """A local file or folder of the card, whose name is relative to the card's folder."""
+        return (self.folder or Path()) / name
 
     @property
     def mirror_folder(self) -> str:

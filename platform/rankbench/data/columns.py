@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,8 @@ def interactions(
         columns = {name: _null_if_missing(column, missing) for name, column in columns.items()}
     result = {name: _ids(name, columns[name]) for name in ("user", "item")}
     if "value" in columns:
-        result["value"] = _numbers(columns["value"], locate)
+        expected = "the value to be a number"
+        result["value"] = _converted(columns["value"], lambda part: part.cast(pa.float64()), expected, locate)
     if "time" in columns:
         result["time"] = _times(columns["time"], locate)
     return checked(pa.table(result), locate, keep_missing, missing)
@@ -116,11 +117,6 @@ def _ids(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         raise ValueError(f"the column {name!r}: ids are whole numbers below 2^63 or text ({first_line(error)})") from None
 
 
-def _numbers(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
-    """Text or numbers as float64. Raises DataError for the first row that is not a number."""
-    return _converted(column, lambda part: part.cast(pa.float64()), "the value to be a number", locate)
-
-
 def _times(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
     """Whole seconds (1e9 is one), dates, timestamps, or text of any of these, as int64 seconds since 1970 or, where one has a
     fraction of a second, timestamp[us]. Raises DataError for the first row that is none of them.
@@ -129,13 +125,15 @@ def _times(column: pa.ChunkedArray, locate: Locate) -> pa.ChunkedArray:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _moments(column)
     if not pa.types.is_string(kind):
-        return _converted(column, lambda part: part.cast(pa.float64()).cast(pa.int64()), "the time in whole seconds", locate)
+        return _converted(column, _seconds, "the time in whole seconds", locate)
     first = next((text for text in column.slice(0, 1000).to_pylist() if text and not re.search(MISSING_TEXT, text)), "")
     if len(first) >= 10 and first[4:5] == "-":
-        expected = "the time as a date such as 2005-09-06 or 2010-10-19T23:55:27Z"
-        return _converted(column, _instants, expected, locate)
-    expected = "the time in whole seconds since 1970 or as a date"
-    return _converted(column, lambda part: part.cast(pa.float64()).cast(pa.int64()), expected, locate)
+        return _converted(column, _instants, "the time as a date such as 2005-09-06 or 2010-10-19T23:55:27Z", locate)
+    return _converted(column, _seconds, "the time in whole seconds since 1970 or as a date", locate)
+
+
+def _seconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.float64()).cast(pa.int64())
 
 
 def _instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -186,6 +184,11 @@ def require_type(name: str, kind: pa.DataType, column: str, source: str) -> None
     if not any(fits(kind) for fits in TYPES[name]):
         expected = "whole numbers or text" if name in ("user", "item") else "numbers, dates or text"
         raise DataError(f"{source}: the column {column!r} is {printable(str(kind))}; {name} needs {expected}")
+
+
+def listed(columns: Sequence[Any]) -> str:
+    """The first names of columns, for messages."""
+    return printable(", ".join(map(str, columns[:12])))[:200]
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rankbench.core.environment import Environment
 from rankbench.data.cards import Card
+from rankbench.data.fetch import cached_file
 from rankbench.data.prepare import Dataset, prepared_before, stored_before
-from rankbench.data.splits import LABELS
 
 
 def raw_data(card: Card, environment: Environment) -> str:
@@ -22,18 +21,15 @@ def raw_data(card: Card, environment: Environment) -> str:
     """
     if card.source.generator:
         return "built in"
-    if environment.mirror and any((environment.mirror / card.mirror_folder).glob("*")):
-        return "mirror"
     if card.source.folder is not None:
-        folder = (card.folder or Path()) / card.source.folder
-        prepared = _prepared(card, environment)
-        return "local folder" if folder.is_dir() else "prepared only" if prepared else "no such folder"
+        if card.local(card.source.folder).is_dir():
+            return "local folder"
+        return "prepared only" if _prepared(card, environment) else "no such folder"
     remotes = card.source.parts().values()
     local = any(remote.file for remote in remotes)
-    paths = [
-        (card.folder or Path()) / remote.file if remote.file else environment.data / "raw" / card.name / remote.filename
-        for remote in remotes
-    ]
+    if environment.mirror and not local and any((environment.mirror / card.mirror_folder).glob("*")):
+        return "mirror"
+    paths = [card.local(each.file) if each.file else cached_file(card, each, environment) for each in remotes]
     if paths and all(path.is_file() for path in paths):
         return "local file" if local else "cached"
     if _prepared(card, environment):
@@ -74,8 +70,7 @@ def curves(dataset: Dataset) -> dict[str, np.ndarray]:
     """The number of interactions of each user and of each item over all parts, in descending order."""
     split = dataset.split
     users, items = np.zeros(split.n_users, np.int64), np.zeros(split.n_items, np.int64)
-    for name in LABELS:
-        matrix = getattr(split, name)
+    for matrix in split.matrices.values():
         users += np.diff(matrix.indptr)
         items += np.bincount(matrix.indices, minlength=split.n_items)
     return {"user": np.sort(users)[::-1], "item": np.sort(items)[::-1]}

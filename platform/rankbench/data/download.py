@@ -12,15 +12,15 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import requests
 from filelock import FileLock
 from urllib3.exceptions import HTTPError
+from urllib3.util import Retry
 
 from rankbench.core.errors import DataError, DownloadError, StorageError, printable
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
@@ -90,14 +90,14 @@ def _is_public(text: str) -> bool:
 def download(
     url: str,
     target: Path,
-    sha256: str | None = None,
-    md5: str | None = None,
+    expected: Mapping[str, str],
     progress: Progress = lambda done, total: None,
     allowed: Callable[[str], None] = public_https,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Download `url` to `target`. Raises DataError if it is not available or its checksum differs, StorageError if the disk
-    cannot hold it. Received bytes are kept for the next attempt, unless they are wrong.
+    """Download `url` to `target`. `expected`: its checksums by kind ("sha256", "md5"), as far as they are known. Raises
+    DataError if it is not available or a checksum differs, StorageError if the disk cannot hold it. Received bytes are kept for
+    the next attempt, unless they are wrong.
 
     One process downloads while others wait for it. `allowed` is called before every request, including redirects, and
     raises to refuse it. `progress(done, total)` counts bytes; total is None if the server does not say.
@@ -123,7 +123,7 @@ def download(
                     raise DownloadError(f"cannot download {without_query(url)}: {error} ({TRIES} tries)") from None
                 wait = error.wait
             pause(min(LONGEST_WAIT, 2.0**attempt if wait is None else wait))
-        _verify(url, part, sha256, md5)
+        _verify(url, part, expected)
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(target)
@@ -208,11 +208,9 @@ def _request(session: requests.Session, url: str, headers: dict[str, str], allow
 
 def _seconds(retry_after: str | None) -> float | None:
     """Seconds to wait by the Retry-After header, which holds a number of seconds or a date; None if it holds neither."""
-    if retry_after is None or retry_after.isdecimal():
-        return _number(retry_after)
     try:
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:
+        return Retry().parse_retry_after(retry_after or "")
+    except (HTTPError, ValueError, OverflowError):
         return None
 
 
@@ -274,12 +272,10 @@ def _write(response: requests.Response, part: Path, start: int, total: int | Non
         raise _TryAgain(f"received {done:,} of {total:,} bytes")
 
 
-def _verify(url: str, part: Path, sha256: str | None, md5: str | None) -> None:
-    wanted = {kind: checksum for kind, checksum in (("sha256", sha256), ("md5", md5)) if checksum is not None}
-    for kind, digest in hashed(part, wanted).items() if wanted else ():
-        if digest != (expected := wanted[kind]):
+def _verify(url: str, part: Path, expected: Mapping[str, str]) -> None:
+    for kind, digest in hashed(part, expected).items() if expected else ():
+        if digest != expected[kind]:
             part.unlink()
             _version_file(part).unlink(missing_ok=True)
-            raise DataError(
-                f"{without_query(url)}: {kind} is {digest}, the card says {expected}; the downloaded file is deleted"
-            )
+            says = f"the card says {expected[kind]}"
+            raise DataError(f"{without_query(url)}: {kind} is {digest}, {says}; the downloaded file is deleted")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -94,25 +95,21 @@ def _tables(dataset: Dataset, matrix: sp.csr_array, columns: tuple[str, str]) ->
 
 def _write(path: Path, form: Format, tables: Iterator[pa.Table]) -> None:
     first = next(tables)
-    if not form.separator:
-        with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
-            _each(writer.write_table, first, tables)
-        return
-    quoting = "needed" if form.separator == "," else "none"  # RecBole knows no quotes
-    options = csv.WriteOptions(include_header=False, delimiter=form.separator, quoting_style=quoting)
-    with path.open("wb") as file:
-        file.write((form.separator.join(form.columns) + "\n").encode())
-        with csv.CSVWriter(file, first.schema, write_options=options) as writer:
+    with path.open("wb") as file:  # Arrow opens only paths that are valid UTF-8
+        writer: Any
+        if form.separator:
+            quoting = "needed" if form.separator == "," else "none"  # RecBole knows no quotes
+            options = csv.WriteOptions(include_header=False, delimiter=form.separator, quoting_style=quoting)
+            file.write((form.separator.join(form.columns) + "\n").encode())
+            writer = csv.CSVWriter(file, first.schema, write_options=options)
+        else:
+            writer = pq.ParquetWriter(file, first.schema, compression="zstd")
+        with writer:
             try:
-                _each(writer.write_table, first, tables)
+                for table in chain([first], tables):
+                    writer.write_table(table)
             except pa.ArrowInvalid:
                 raise DataError(f"{path.name}: an id has a tab, a quote or a line end; write another --format") from None
-
-
-def _each(write: Callable[[pa.Table], None], first: pa.Table, tables: Iterator[pa.Table]) -> None:
-    write(first)
-    for table in tables:
-        write(table)
 
 
 def _readme(about: dict[str, Any]) -> str:

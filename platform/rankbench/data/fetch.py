@@ -58,7 +58,7 @@ def fetch(
 
 def _in_folder(card: Card, environment: Environment, verify: bool) -> list[RawFile]:
     """The files that the format finds in the folder of the card."""
-    folder = (card.folder or Path()) / str(card.source.folder)
+    folder = card.local(str(card.source.folder))
     if not folder.is_dir():
         raise DownloadError(f"{folder}: no such folder (dataset {card.name})", "no such folder")
     names = names_below(folder)
@@ -67,7 +67,7 @@ def _in_folder(card: Card, environment: Environment, verify: bool) -> list[RawFi
 
     def raw(part: str, name: str) -> RawFile:
         path = folder / name
-        return RawFile(part, path, _verified(card, path, None, None, "file", environment, verify), spec, "file")
+        return RawFile(part, path, _verified(card, path, {}, "file", environment, verify), spec, "file")
 
     companions = {name: raw(name, path) for name, path in layout.companions.items()}
     return [replace(raw(part, layout.parts[part]), companions=companions) for part in PARTS if part in layout.parts]
@@ -88,7 +88,7 @@ def _in_archive(raw: RawFile) -> list[RawFile]:
 
 def _raw(card: Card, part: str, remote: RemoteFile, environment: Environment, progress: Progress, verify: bool) -> RawFile:
     path, origin = _locate(card, remote, environment, progress)
-    digest = _verified(card, path, remote.sha256, remote.md5, origin, environment, verify)
+    digest = _verified(card, path, remote.checksums, origin, environment, verify)
     return _recognised(RawFile(part, path, digest, card.read, origin, remote.member))
 
 
@@ -118,7 +118,9 @@ def _mirrored_parquet(card: Card, environment: Environment, verify: bool) -> lis
     for part in card.source.part_names:
         path = next((folder / name for name in MIRROR_NAMES[part] if (folder / name).is_file()), None)
         if path is not None:
-            digest = _verified(card, path, card.source.mirror.sha256.get(part), None, "mirror", environment, verify)
+            known = card.source.mirror.sha256
+            expected = {"sha256": known[part]} if part in known else {}
+            digest = _verified(card, path, expected, "mirror", environment, verify)
             files.append(RawFile(part, path, digest, spec, "mirror"))
     missing = [part for part in card.source.part_names if part not in [file.part for file in files]]
     if files and missing:
@@ -128,7 +130,7 @@ def _mirrored_parquet(card: Card, environment: Environment, verify: bool) -> lis
 
 def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: Progress) -> tuple[Path, str]:
     if remote.file is not None:
-        path = (card.folder or Path()) / remote.file
+        path = card.local(remote.file)
         if not path.is_file():
             raise DownloadError(f"{path}: no such file (dataset {card.name})", "no such file")
         return path, "file"
@@ -136,7 +138,7 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
         path = environment.mirror / card.mirror_folder / remote.filename
         if path.is_file():
             return path, "mirror"
-    cached = environment.data / "raw" / card.name / remote.filename
+    cached = cached_file(card, remote, environment)
     fetched_from = cached.with_name(f"{cached.name}.url")
     stale = _is_of_another_address(fetched_from, remote)
     if cached.is_file() and not stale:
@@ -152,7 +154,7 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
         with _first_checksums(environment.data / "lock.json") as known:
             known.pop(f"{card.name}/{cached.name}", None)
     try:
-        download(remote.url, cached, remote.sha256, remote.md5, progress)
+        download(remote.url, cached, remote.checksums, progress)
     except DataError as error:
         kind = DownloadError if isinstance(error, DownloadError) else DataError
         raise kind(f"{card.name}: {error}; or put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR") from None
@@ -160,20 +162,22 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
     return cached, without_query(remote.url)
 
 
+def cached_file(card: Card, remote: RemoteFile, environment: Environment) -> Path:
+    """Where a downloaded file is, or will be."""
+    return environment.data / "raw" / card.name / remote.filename
+
+
 def _is_of_another_address(fetched_from: Path, remote: RemoteFile) -> bool:
     """Whether the file in the cache was downloaded from another address than the card has now. A file with a checksum is known
     by that, and one that was put there by hand has no address.
     """
-    if remote.sha256 or remote.md5 or not fetched_from.is_file():
+    if remote.checksums or not fetched_from.is_file():
         return False
     return fetched_from.read_text(encoding="utf-8") != remote.url
 
 
-def _verified(
-    card: Card, path: Path, sha256: str | None, md5: str | None, origin: str, environment: Environment, verify: bool
-) -> str:
+def _verified(card: Card, path: Path, expected: dict[str, str], origin: str, environment: Environment, verify: bool) -> str:
     """The file's sha256, after comparing with the card's checksums or, if it has none, with that of the first fetch."""
-    expected = {kind: checksum for kind, checksum in (("sha256", sha256), ("md5", md5)) if checksum is not None}
     actual = checksums(path, {"sha256", *expected}, environment.data, recompute=verify)
     if any(actual[kind] != checksum for kind, checksum in expected.items()):
         actual = checksums(path, actual, environment.data, recompute=True)  # the stored checksums may be wrong
@@ -184,7 +188,7 @@ def _verified(
             )
     digest = actual["sha256"]
     # Users may edit a file beside a card; its checksum goes into the fingerprint, not into the lock file.
-    if sha256 is None and md5 is None and origin != "file":
+    if not expected and origin != "file":
         lock_file = environment.data / "lock.json"
         with _first_checksums(lock_file) as known:
             first = known.setdefault(f"{card.name}/{path.name}", digest)
@@ -202,8 +206,8 @@ def _first_checksums(lock_file: Path) -> Iterator[dict[str, str]]:
     make_folder(lock_file.parent)
     with FileLock(lock_file.with_suffix(".lock")):
         try:
-            known = json.loads(lock_file.read_text(encoding="utf-8")) if lock_file.is_file() else {}
-        except ValueError:
+            known = dict(json.loads(lock_file.read_text(encoding="utf-8"))) if lock_file.is_file() else {}
+        except (ValueError, TypeError):
             raise DataError(f"{lock_file}: damaged; restore it, or delete it to accept the files as they are") from None
         before = dict(known)
         yield known

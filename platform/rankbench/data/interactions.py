@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rankbench.core.errors import DataError
+from rankbench.core.registry import nearest
+from rankbench.data.columns import EXACT
 
 # The first five are labels of protocols/spec.py, in their order.
-PARTS = ("train", "valid", "test", "valid_history", "test_history", "all")
+Part = Literal["train", "valid", "test", "valid_history", "test_history", "all"]
+PARTS: tuple[Part, ...] = get_args(Part)
 NO_TIME = np.iinfo(np.int64).min
 
 
@@ -68,8 +72,8 @@ class Encoder:
         self.n_raw = 0
 
     def add(self, batch: pa.Table, part: int) -> None:
-        """Add a batch with the columns user, item and perhaps value, time, after `columns.checked`; `part`: a position in
-        PARTS. Raises DataError if ids are numbers in one batch and text in another, or there are too many rows.
+        """Add a batch as `columns.interactions` returns it; `part`: a position in PARTS. Raises DataError if ids are numbers in
+        one batch and text in another, or there are too many rows.
         """
         self.n_raw += len(batch)
         if self.n_raw >= 2**31:
@@ -174,13 +178,18 @@ def alike_ids(ids: pa.Array) -> tuple[int, str]:
 
 def positions_of(ids: pa.Array, vocabulary: pa.Array) -> np.ndarray:
     """Return the positions of raw ids in the vocabulary, -1 for unknown ones; 7, 7.0 and "7" are the same id."""
-    if pa.types.is_floating(ids.type):  # as pandas makes of whole numbers beside a missing one; from 2^53 on they are not exact
+    if pa.types.is_floating(ids.type):  # as pandas makes of whole numbers beside a missing one; large ones are not exact
         values = ids.to_numpy(zero_copy_only=False)
-        exact = (np.abs(values) < 2**53) & (values == np.floor(values))
+        exact = (np.abs(values) < EXACT[ids.type.bit_width]) & (values == np.floor(values))
         ids = pa.array(np.where(exact, values, 0).astype(np.int64), mask=~exact)
     if ids.type != vocabulary.type:
         ids, vocabulary = ids.cast(pa.string()), vocabulary.cast(pa.string())
     return pc.fill_null(pc.index_in(ids, value_set=vocabulary), -1).to_numpy(zero_copy_only=False)
+
+
+def near_id(name: Any, vocabulary: pa.Array) -> str:
+    """A hint at the most similar id for messages; empty if there is none, or too many to look at."""
+    return nearest(str(name), vocabulary.cast(pa.string()).to_pylist()) if len(vocabulary) < 100_000 else ""
 
 
 def _compact(codes: np.ndarray, vocabulary: pa.Array) -> tuple[np.ndarray, pa.Array]:

@@ -17,19 +17,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankbench.core.errors import DataError, printable, require, shown
+from rankbench.core.errors import DataError, first_line, require, shown
 from rankbench.core.files import sha256_of
 from rankbench.data.cards import Read
-from rankbench.data.columns import ADVICE, Locate, decoded, interactions, require_type
+from rankbench.data.columns import ADVICE, UNREADABLE, Locate, decoded, interactions, listed, require_type
 from rankbench.data.formats import first_lines, format_of_file
-from rankbench.data.own import hash_table, is_data, table_of
+from rankbench.data.own import arrow_table, hash_table, is_data, table_of
 from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import reader
 from rankbench.data.readers.delimited import Lines
 from rankbench.data.readers.parquet import row_of
-from rankbench.data.recognise import USUAL, parquet_columns, separator_of, usual_columns
+from rankbench.data.recognise import USUAL, cells_of, parquet_columns, separator_of, usual_columns
 
 SOURCE = "lists"  # of a table in memory, in messages
+EXPECTED = "the path of a file, or a pandas, Arrow or Polars table"
 # What orders a list, by the names of its column. If there are both, the rank does.
 ORDERS = {"rank": ("rank", "position"), "score": ("score", "prediction", "value", "rating")}
 TREC = r"\S+([ \t])Q0\1\S+\1\d+\1\S+\1\S+"
@@ -73,10 +74,10 @@ def lists_of(source: Any) -> Lists:
 
 
 def _of_table(data: Any) -> Lists:
-    table = data if isinstance(data, pd.DataFrame) else pa.table(data)
-    names = [*table.columns] if isinstance(data, pd.DataFrame) else table.column_names
+    data = data if isinstance(data, pd.DataFrame) else arrow_table(data, SOURCE, EXPECTED)
+    names = [*data.columns] if isinstance(data, pd.DataFrame) else data.column_names
     columns, by = _columns([name for name in names if isinstance(name, str)], SOURCE)
-    raw = table_of(table, columns, SOURCE)
+    raw = table_of(data, columns, SOURCE)
     for name, column in columns.items():
         require_type(name, raw.schema.field(name).type, column, SOURCE)
 
@@ -85,12 +86,15 @@ def _of_table(data: Any) -> Lists:
 
     digest = hashlib.sha256()
     hash_table(digest, raw)
-    tables = [_read(lambda: interactions({name: decoded(raw[name]) for name in columns}, locate), by)]
-    return _lists(tables, by, SOURCE, digest.hexdigest(), locate)
+    try:
+        table = _read(lambda: interactions({name: decoded(raw[name]) for name in columns}, locate), by)
+    except UNREADABLE as error:
+        raise DataError(f"{SOURCE}: {first_line(error)}") from None
+    return _lists([table], by, SOURCE, digest.hexdigest(), locate)
 
 
 def _of_file(source: Any) -> Lists:
-    require(isinstance(source, str | Path), f"lists: expected the path of a file or a table, got {shown(source)}")
+    require(isinstance(source, str | Path), f"{SOURCE}: expected {EXPECTED}, got {shown(source)}")
     path = Path(source)
     if not path.is_file():
         raise DataError(f"{path}: no such file")
@@ -112,7 +116,7 @@ def _spec(raw: RawFile) -> tuple[Read, str]:
     if trec := re.fullmatch(TREC, lines[0]):
         return Read(separator=trec[1], header=False, user=0, item=2, value=3), "rank"
     separator = separator_of(raw, lines)
-    columns, by = _columns([cell.strip().strip('"') for cell in lines[0].split(separator)], str(raw.path))
+    columns, by = _columns(cells_of(lines[0], separator), str(raw.path))
     return Read(separator=separator, **columns), by
 
 
@@ -121,10 +125,9 @@ def _columns(present: Sequence[str], source: str) -> tuple[dict[str, str], str]:
     found = usual_columns(present, {"user": USUAL["user"], "item": USUAL["item"], **ORDERS})
     by = "rank" if "rank" in found else "score"
     if missing := [name for name in ("user", "item", by) if name not in found]:
-        listed = printable(", ".join(map(str, present[:12])))[:200]
         raise DataError(
             f"{source}: no column {missing[0]}; lists have the columns user, item, and rank or score, named in the first line "
-            f"of a text; columns: {listed}"
+            f"of a text; columns: {listed(present)}"
         )
     return {"user": found["user"], "item": found["item"], "value": found[by]}, by
 

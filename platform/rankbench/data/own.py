@@ -24,12 +24,12 @@ import scipy.sparse as sp
 import yaml
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, DataError, RankbenchError, first_line, printable, require, shown
+from rankbench.core.errors import ConfigError, DataError, RankbenchError, first_line, require
 from rankbench.core.files import atomic_folder, write_text
 from rankbench.core.names import checked_name
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Card, read_card
-from rankbench.data.columns import ADVICE
+from rankbench.data.columns import ADVICE, listed
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.spec import protocols
 from rankbench.data.recognise import ONCE, recognise
@@ -63,7 +63,7 @@ def card_of_data(
     Raises ConfigError for a missing column and as `read_card` does, and DataError for parts that cannot be used. The reader
     of the stored files checks single rows: see `refused`.
     """
-    _require_arguments(split, prepare, name)
+    _require_names(split, name)
     for required in ("user", "item"):
         require(columns.get(required) is not None, f"{required}: give the name of the column")
     if isinstance(data, Mapping):
@@ -74,7 +74,8 @@ def card_of_data(
         parts = {part: table_of(each, columns, f"dataset: {part}", ()) for part, each in data.items()}
         protocol = split or ("published" if "all" not in data else None)
     else:
-        of_parts = split if isinstance(split, str) and split not in protocols() else None
+        names_a_column = isinstance(split, str) and split not in protocols() and not sp.issparse(data)
+        of_parts = split if names_a_column else None
         table = table_of(data, columns, "dataset", (of_parts,) if of_parts else ())
         parts = {"all": table} if of_parts is None else _by_part(table, of_parts)
         protocol = "published" if of_parts else split
@@ -102,7 +103,7 @@ def card_of_path(
     `columns`: as in `card_of_data`, with None where the usual names are looked for. Raises DataError if nothing is recognised,
     and ConfigError as `card_of_data` does.
     """
-    _require_arguments(split, prepare, name)
+    _require_names(split, name)
     named = {key: None if column is None else str(column) for key, column in columns.items()}
     content = recognise(path, name, environment.data / FOLDER, named, environment).card
     steps = {} if prepare is None else {"prepare": [*prepare]}
@@ -183,10 +184,7 @@ def table_of(data: Any, columns: Mapping[str, str | None], source: str, more: tu
     if sp.issparse(data):
         return _of_matrix(data, source)
     if not isinstance(data, pd.DataFrame):
-        kinds = "a pandas, Arrow or Polars table, or a SciPy sparse matrix"
-        usable = hasattr(data, "__arrow_c_stream__") and not isinstance(data, pd.Series)
-        require(usable, f"{source}: expected {kinds}, got {type(data).__name__}")
-        data = pa.table(data)
+        data = arrow_table(data, source, "a pandas, Arrow or Polars table, or a SciPy sparse matrix")
     present = list(data.columns) if isinstance(data, pd.DataFrame) else data.column_names
     wanted = {name: column for name, column in columns.items() if column is not None} | {column: column for column in more}
     for name, column in wanted.items():
@@ -195,8 +193,7 @@ def table_of(data: Any, columns: Mapping[str, str | None], source: str, more: tu
             what = f"no column {column!r}" if name in COLUMNS else f"split: {column!r} is neither a protocol nor a column"
             example = next((each for each in present if not isinstance(each, str)), "NAME")
             advice = f" ({name}={example!r} names the column)" if name in COLUMNS else ""
-            listed = printable(", ".join(map(str, present[:12])))[:200]
-            raise ConfigError(f"{source}: {what}{nearest(column, known)}{advice}; columns: {listed}")
+            raise ConfigError(f"{source}: {what}{nearest(column, known)}{advice}; columns: {listed(present)}")
         require(present.count(column) == 1, f"{source}: {present.count(column)} columns are called {column!r}")
     try:
         if isinstance(data, pd.DataFrame):
@@ -204,10 +201,18 @@ def table_of(data: Any, columns: Mapping[str, str | None], source: str, more: tu
             frame = pd.DataFrame({name: _dense(data.iloc[:, present.index(column)]) for name, column in wanted.items()})
             data, wanted = pa.Table.from_pandas(frame, preserve_index=False), {name: name for name in wanted}
         return pa.table({name: data[column] for name, column in wanted.items()})
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:
         raise DataError(
             f"{source}: {first_line(error)}; convert the ids with .astype(str) if numbers and text are mixed"
         ) from None
+
+
+def arrow_table(data: Any, source: str, expected: str) -> pa.Table:
+    """A table of any library as Arrow has it. Raises ConfigError, with what is `expected`, for what is none."""
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError):
+        raise ConfigError(f"{source}: expected {expected}, got {type(data).__name__}") from None
 
 
 def _dense(column: pd.Series) -> pd.Series:
@@ -217,6 +222,7 @@ def _dense(column: pd.Series) -> pd.Series:
 def _of_matrix(matrix: Any, source: str) -> pa.Table:
     coo = sp.coo_array(matrix)
     require(coo.ndim == 2, f"{source}: expected a matrix of users and items, got {coo.ndim} dimensions")
+    require(coo.dtype.kind in "biuf", f"{source}: expected a matrix of real numbers, got {coo.dtype}")
     kept = coo.data != 0
     user, item = coo.coords
     table = {"user": pa.array(user[kept].astype(np.int64)), "item": pa.array(item[kept].astype(np.int64))}
@@ -228,8 +234,12 @@ def _of_matrix(matrix: Any, source: str) -> pa.Table:
 
 def _by_part(table: pa.Table, column: str) -> dict[str, pa.Table]:
     """The rows of each part, by the column that names it."""
-    labels = pc.cast(table[column], pa.string())
     known = PARTS[:3]
+    try:
+        labels = pc.cast(table[column], pa.string())
+    except pa.ArrowException:
+        kind = table[column].type
+        raise DataError(f"dataset: the column {column!r} is {kind}; expected {_either(known)} in every row") from None
     unknown = [each for each in pc.unique(labels).to_pylist() if each not in known]
     if unknown:
         raise DataError(f"dataset: the column {column!r} says {unknown[0]!r}; expected {_either(known)} in every row")
@@ -238,17 +248,9 @@ def _by_part(table: pa.Table, column: str) -> dict[str, pa.Table]:
     return {part: rows for part, rows in parts.items() if len(rows)}
 
 
-def _require_arguments(split: Any, prepare: Any, name: Any) -> None:
-    """Raise ConfigError for arguments of a wrong type, and for a name that a card may not have."""
-    require(
-        split is None or isinstance(split, str | Mapping),
-        f"split: expected the name of a protocol or of a column, or a mapping, got {shown(split)}",
-    )
-    steps = prepare if isinstance(prepare, list | tuple) else None if prepare is None else [None]
-    require(
-        all(isinstance(step, str | Mapping) for step in steps or ()),
-        f"prepare: expected a list of steps such as {{'min_value': 4}}, got {shown(prepare)}",
-    )
+def _require_names(split: str | Mapping[str, Any] | None, name: str | None) -> None:
+    """Raise ConfigError for a split without a name, and for a name that a card may not have."""
+    require(split != "", "split: expected the name of a protocol or of a column, got ''")
     try:
         checked_name("my-data" if name is None else name)
     except ValueError as error:

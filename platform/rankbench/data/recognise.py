@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import yaml
 
 from rankbench.core.config import validate
@@ -19,7 +18,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, printable, require, shown
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Card, Read
-from rankbench.data.columns import ADVICE
+from rankbench.data.columns import ADVICE, listed
 from rankbench.data.fetch import fetch
 from rankbench.data.formats import first_lines, format_of_file, format_of_names
 from rankbench.data.raw import RawFile, is_archive, names_below
@@ -186,9 +185,9 @@ def _parts(path: Path, names: list[str]) -> dict[str, str]:
     if not parts and len(names) == 1:
         parts = {"all": names[0]}
     if not parts:
-        listed = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "")
+        some = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "")
         advice = "name one of them instead" if path.is_dir() else "choose one of them as the member"
-        raise DataError(f"{path}: not recognised; it has {printable(listed) or 'no files'}; {advice}")
+        raise DataError(f"{path}: not recognised; it has {printable(some) or 'no files'}; {advice}")
     return parts
 
 
@@ -223,10 +222,15 @@ def separator_of(raw: RawFile, lines: list[str]) -> str:
     return f"{separator} " if all(line.count(separator) == line.count(f"{separator} ") for line in lines) else separator
 
 
+def cells_of(line: str, separator: str) -> list[str]:
+    """What the separator cuts a line into, without blanks and quotes around it."""
+    return [cell.strip().strip('"') for cell in line.split(separator)]
+
+
 def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[str, Any]:
     """The `read` of lines with one interaction each: the separator that cuts all of them alike, and the columns."""
     separator = separator_of(raw, lines)
-    first, *rest = ([cell.strip().strip('"') for cell in line.split(separator)] for line in lines)
+    first, *rest = (cells_of(line, separator) for line in lines)
     positions = {name: column for name, column in columns.items() if column.isdigit()}
     require(
         not positions or len(positions) == len(columns),
@@ -235,12 +239,12 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
     chosen = [int(column) for column in positions.values()] or [0, 1]
     cells, *below = ([line[each] for each in chosen if each < len(line)] for line in (first, *rest))
     # Above ids with letters, a header is known by its names; positions do not say whether there is one.
-    named = any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in cells) or _looks_like_names(cells, below)
+    named = _has_usual_name(cells) or _looks_like_names(cells, below)
     if (columns or len(first) <= 4) and (_is_header(first, rest, chosen) or (positions and named)):
-        if not columns and not any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in first):
+        if not columns and not _has_usual_name(first):
             raise _no_columns(raw, first)
         columns = {name: first[int(column)] for name, column in positions.items()} or columns
-    if any(_plain(cell) in (*USUAL["user"], *USUAL["item"]) for cell in first) or columns.keys() & {"user", "item"}:
+    if _has_usual_name(first) or columns.keys() & {"user", "item"}:
         separated = {} if separator == "," else {"separator": separator}
         if not any(column.isdigit() for column in columns.values()):
             return {"format": "delimited"} | separated | _columns(first, columns, raw)
@@ -251,10 +255,10 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
         raise _no_columns(raw, first)
     if separator == "\t" and not any(map(_is_time, first[2:3])):
         return {"format": "cornac"}
-    named: dict[str, Any] = {"user": 0, "item": 1}
+    at: dict[str, Any] = {"user": 0, "item": 1}
     for position, cell in enumerate(first[2:], start=2):
-        named.setdefault("time" if _is_time(cell) else "value", position)
-    return {"format": "delimited", "separator": separator, "header": False} | named
+        at.setdefault("time" if _is_time(cell) else "value", position)
+    return {"format": "delimited", "separator": separator, "header": False} | at
 
 
 def usual_columns(present: Sequence[str], usual: Mapping[str, Sequence[str]] = USUAL) -> dict[str, str]:
@@ -279,12 +283,16 @@ def _columns(present: list[str], given: dict[str, str], raw: RawFile) -> dict[st
 
 
 def _no_columns(raw: RawFile, present: list[str]) -> DataError:
-    listed = printable(", ".join(present[:12]))[:200]
-    return DataError(f"{raw.path}: which columns are user and item? Say so by --user and --item; columns: {listed}")
+    return DataError(f"{raw.path}: which columns are user and item? Say so by --user and --item; columns: {listed(present)}")
 
 
 def _plain(column: str) -> str:
     return re.sub(r"[^a-z0-9]", "", column.lower())
+
+
+def _has_usual_name(cells: Sequence[str]) -> bool:
+    """Whether one of the cells is called as the user or the item usually is."""
+    return not usual_columns(cells).keys().isdisjoint({"user", "item"})
 
 
 def _is_header(first: list[str], rest: list[list[str]], columns: list[int]) -> bool:
@@ -316,8 +324,7 @@ def _is_time(cell: str) -> bool:
 
 def parquet_columns(raw: RawFile) -> list[str]:
     with raw.open() as file:
-        source: pq.ParquetFile = opened(raw, file)
-        return list(source.schema_arrow.names)
+        return [*opened(raw, file).schema_arrow.names]
 
 
 def _keys(line: str) -> list[str]:

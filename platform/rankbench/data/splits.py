@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 
 from rankbench.core.errors import DataError
 from rankbench.data.blocks import csr_from_pairs, union
-from rankbench.data.interactions import Interactions
-from rankbench.data.protocols.link_prediction import same_id
+from rankbench.data.interactions import Interactions, positions_of
 from rankbench.data.protocols.spec import (
     DROPPED,
     TEST,
@@ -94,6 +94,11 @@ class Split:
     cold_users: ColdUsers = "drop"
 
     @property
+    def matrices(self) -> dict[str, sp.csr_array]:
+        """All matrices by name, in the order of LABELS."""
+        return {name: getattr(self, name) for name in LABELS}
+
+    @property
     def n_users(self) -> int:
         return self.train.shape[0]
 
@@ -116,7 +121,7 @@ class Split:
         if on == "train":
             return self.train
         if on == "all":
-            return union(*(getattr(self, name) for name in LABELS))
+            return union(*self.matrices.values())
         if on != "train+valid":
             raise ValueError(f"expected train, train+valid or all, got {on!r}")
         return union(self.train, self.valid_history, self.valid_target)
@@ -177,17 +182,23 @@ def split(data: Interactions, spec: SplitSpec) -> tuple[Split, Interactions]:
     return assemble(matrices, spec, data.users, data.items), data
 
 
-def assemble(matrices: dict[str, sp.csr_array], spec: SplitSpec, users, items) -> Split:
+def assemble(matrices: dict[str, sp.csr_array], spec: SplitSpec, users: pa.Array, items: pa.Array) -> Split:
     """Build a Split from its matrices and the raw ids of its rows and columns."""
     protocol = protocols().get(spec.protocol)
-    excluded = _self_pairs(users, items) if protocol.self_excluded(spec) else None
-    about = {"protocol": spec.protocol, "seed": spec.seed, "refit": protocol.refit, "rank_valid": spec.rank_valid}
-    about["cold_users"] = spec.cold_users
-    return Split(**matrices, **about, excluded=excluded)
+    excluded = self_pairs(users, items) if protocol.self_excluded(spec) else None
+    return Split(
+        **matrices,
+        protocol=spec.protocol,
+        seed=spec.seed,
+        refit=protocol.refit,
+        excluded=excluded,
+        rank_valid=spec.rank_valid,
+        cold_users=spec.cold_users,
+    )
 
 
-def _self_pairs(users, items) -> sp.csr_array:
+def self_pairs(users: pa.Array, items: pa.Array) -> sp.csr_array:
     """1 where a row and a column have the same raw id."""
-    column = same_id(users, items)
+    column = positions_of(users, items)
     rows = np.flatnonzero(column >= 0)
     return csr_from_pairs(rows, column[rows], (len(users), len(items)))

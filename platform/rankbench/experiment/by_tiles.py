@@ -16,20 +16,12 @@ from rankbench.core.memory import Spill, dense_bytes
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.columns import rank_by_columns_on
 from rankbench.evaluation.ranking import Ranking, rank
-from rankbench.experiment.job import Job, MethodConfig
+from rankbench.experiment.job import Job
 from rankbench.fitting.executors import BlockMap
-from rankbench.fitting.flow import Flow
 from rankbench.fitting.method import ClosedForm
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender, fit_tiled
 
 COLUMNS = 512 << 20  # bytes of a matrix's columns that a worker of a cluster holds
-
-
-def needs_tiles(config: MethodConfig, n_items: int, dtype: str, spill: Spill | None, flow: Flow | None) -> bool:
-    """Whether the matrix of `config` is solved by tiles, because a cluster works on it or because it does not fit."""
-    if spill is None or not isinstance(config.spec, ClosedForm):
-        return False
-    return flow is not None or not spill.fits(n_items, np.dtype(dtype).itemsize)
 
 
 def fit_by_tiles(

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.data.blocks import gram
-from rankbench.experiment.by_tiles import fit_by_tiles, needs_tiles
+from rankbench.experiment.by_tiles import fit_by_tiles
 from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.forms import checked_model
 from rankbench.experiment.job import MethodConfig
@@ -79,8 +79,8 @@ def fit_stepwise(
         case ClosedForm():
             # A closed form shares its key only with closed forms.
             members = [(each.spec, each.params) for each in configs if isinstance(each.spec, ClosedForm)]
-            spill = execution.spill
-            if spill and needs_tiles(first, X.shape[1], dtype, spill, context.executor.flow()):
+            spill, is_distributed = execution.spill, context.executor.flow() is not None
+            if spill and (is_distributed or not spill.fits(X.shape[1], np.dtype(dtype).itemsize)):
                 models = fit_by_tiles(members, X, dtype, spill, context.executor, progress)
                 return Fitted(models, tiles=models[0].C.tile)
             G = gram(X, number) if data is None else gram_of(data, X, number)

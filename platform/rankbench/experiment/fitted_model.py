@@ -19,14 +19,12 @@ from rankbench.core.errors import ConfigError, first_line, require, shown
 from rankbench.core.memory import available_memory
 from rankbench.core.plain import whole_number
 from rankbench.core.public import public
-from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.cards import load_card
-from rankbench.data.interactions import positions_of
+from rankbench.data.interactions import near_id, positions_of
 from rankbench.data.prepare import Dataset, prepare
-from rankbench.data.protocols.link_prediction import same_id
-from rankbench.data.splits import Holdout
+from rankbench.data.splits import Holdout, self_pairs
 from rankbench.evaluation.cold_users import rank_all
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, argument_of, measure, metric_set, require_within
 from rankbench.evaluation.ranking import Ranking, rank
@@ -126,7 +124,8 @@ class Model:
         is done about users without other items, as in `recommend`. Raises ConfigError if a column is missing, or if the model
         can only score fitted users.
         """
-        self._require_fold_in()
+        why = f"{self.method} has vectors only for the users of its fit; choose a method that folds in new users"
+        require(self.folds_in, why)
         if not isinstance(interactions, pd.DataFrame) and hasattr(interactions, "__arrow_c_stream__"):
             interactions = pa.table(interactions).to_pandas()
         require(isinstance(interactions, pd.DataFrame), f"interactions: expected a table, got {shown(interactions)}")
@@ -163,7 +162,7 @@ class Model:
         if len(others):
             first, is_new = others[0].as_py(), positions_of(others[:1], self.users)[0] < 0
             said = (
-                f"unknown user id {first!r}{_near(first, self.users)}"
+                f"unknown user id {first!r}{near_id(first, self.users)}"
                 if is_new
                 else f"user {first!r} has no known interactions"
             )
@@ -180,11 +179,7 @@ class Model:
 
     def _own_items(self, ids: pa.Array) -> sp.csr_array | None:
         """The item with the id of each user, in data of links whose evaluation excludes it as a candidate."""
-        if not self.dataset.get("self_excluded"):
-            return None
-        own = same_id(ids, self.items)
-        at = np.flatnonzero(own >= 0)
-        return csr_from_pairs(at, own[at], (len(ids), len(self.items)))
+        return self_pairs(ids, self.items) if self.dataset.get("self_excluded") else None
 
     @public
     def similar(self, item_ids: Any, k: int = 10) -> pd.DataFrame:
@@ -197,7 +192,11 @@ class Model:
         know.
         """
         ids = _ids(_as_list(item_ids), "item ids")
-        rows = _positions(ids, self.items)
+        rows = positions_of(ids, self.items)
+        unknown = np.flatnonzero(rows < 0)
+        if len(unknown):
+            name, more = ids[int(unknown[0])].as_py(), f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+            raise ConfigError(f"unknown item id {name!r}{more}{near_id(name, self.items)}")
         single = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
         model = self.recommender
         if isinstance(model, FactorRecommender | PairRecommender):
@@ -218,10 +217,6 @@ class Model:
     def folds_in(self) -> bool:
         """Whether the model can score users who were not fitted, from their history."""
         return type(self.recommender) not in (FactorRecommender, PairRecommender)
-
-    def _require_fold_in(self) -> None:
-        why = f"{self.method} has vectors only for the users of its fit; choose a method that folds in new users"
-        require(self.folds_in, why)
 
     def _best(
         self,
@@ -334,6 +329,8 @@ def _ids(column: pd.Series | list[Any], what: str) -> pa.Array:
     """
     try:
         array = pa.array(column)
+        if pa.types.is_binary(array.type):
+            array.cast(pa.string())  # raises for bytes that are no text, which no known id is
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"{what}: expected ids of one type, numbers or strings ({first_line(error)})") from None
     require(not pa.types.is_nested(array.type), f"{what}: expected ids, got lists of them")
@@ -353,20 +350,5 @@ def _in_order(lists: pd.DataFrame, cold: np.ndarray, others: pd.DataFrame) -> pd
 
 def _ranked(model: Recommender, holdout: Holdout, k: int, auc: bool = False, rows: np.ndarray | None = None) -> Ranking:
     """Rank all items. A matrix in a file is read by as many columns as fit into half of the free memory."""
-    if isinstance(model, TiledLinearRecommender):
-        width = model.C.columns_within(available_memory() // 2)
-        return rank([model], holdout, k, auc, rows=rows, columns=width)[0]
-    return rank([model], holdout, k, auc, rows=rows)[0]
-
-
-def _near(name: Any, vocabulary: pa.Array) -> str:
-    return nearest(str(name), vocabulary.cast(pa.string()).to_pylist()) if len(vocabulary) < 100_000 else ""
-
-
-def _positions(ids: pa.Array, items: pa.Array) -> np.ndarray:
-    positions = positions_of(ids, items)
-    unknown = np.flatnonzero(positions < 0)
-    if len(unknown):
-        name, more = ids[int(unknown[0])].as_py(), f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        raise ConfigError(f"unknown item id {name!r}{more}{_near(name, items)}")
-    return positions
+    width = model.C.columns_within(available_memory() // 2) if isinstance(model, TiledLinearRecommender) else None
+    return rank([model], holdout, k, auc, rows=rows, columns=width)[0]

@@ -20,11 +20,16 @@ from rankbench.fitting.stopping import Stopping
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """A method with checked parameters; `arm` is the label of its row in a table."""
+    """A method with checked parameters, and the arm of an experiment that it belongs to."""
 
     method: str
     params: Any
     arm: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of its row in a table: that of its arm, or of the method without one."""
+        return self.arm or self.method
 
     @property
     def spec(self) -> Method:
@@ -61,7 +66,7 @@ class MethodConfig:
     def require_end(self, fit_on: str | None, source: str) -> None:
         """Raise ConfigError, starting with `source`, if a fit on valid, too, would have to end by valid."""
         problem = "no validation set is left to end the fit early; set patience=0 and the number of epochs, or fit on train"
-        require(not self.stopping or fit_on in (None, "train"), f"{source}: {self.arm or self.method}: {problem}")
+        require(not self.stopping or fit_on in (None, "train"), f"{source}: {self.label}: {problem}")
 
     def without_valid(self, iterations: int | None) -> MethodConfig:
         """Return the setting with a fixed number of iterations in place of an end by valid; unchanged if it has no such end."""

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from rankbench.core.errors import ConfigError, DataError, require, shown
 from rankbench.core.names import checked_label
-from rankbench.core.registry import nearest, plugins_behind
-from rankbench.data.interactions import positions_of
+from rankbench.core.registry import plugins_behind
+from rankbench.data.interactions import near_id, positions_of
 from rankbench.data.lists import Lists
 from rankbench.data.prepare import Dataset
 from rankbench.data.splits import Holdout
@@ -104,8 +104,8 @@ def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, k: int, allow_miss
     if len(unknown := np.flatnonzero(item < 0)):
         row, more = int(unknown[0]), f" (and {len(unknown) - 1:,} rows more)" if len(unknown) > 1 else ""
         name = lists.item[row].as_py()
-        hint = nearest(str(name), dataset.items.cast(pa.string()).to_pylist()) if len(dataset.items) < 100_000 else ""
-        raise DataError(f"{lists.locate(row)}: item {shown(name)} is not among the items of {dataset.name}{hint}{more}")
+        hint = f"{near_id(name, dataset.items)}{more}"
+        raise DataError(f"{lists.locate(row)}: item {shown(name)} is not among the items of {dataset.name}{hint}")
     users = lists.user.dictionary_encode()
     code = positions_of(users.dictionary, dataset.users)
     code = np.where(code >= 0, code, len(dataset.users) + np.arange(len(code)))  # others have codes beyond those of the data

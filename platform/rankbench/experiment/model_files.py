@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 from typing_extensions import TypedDict
 
 from rankbench.core.config import read_json
-from rankbench.core.errors import ConfigError, DataError, StorageError, first_line, require, shown
+from rankbench.core.errors import ConfigError, DataError, StorageError, first_line, shown
 from rankbench.core.files import atomic_folder, sha256_of, write_json
 from rankbench.core.memory import available_memory
 from rankbench.core.wording import SHA256
@@ -68,8 +68,15 @@ _OF_MODEL = ("method", "params", "dataset", "fit_on", "seed", "iterations")  # f
 
 
 def save_model(model: Any, folder: Path) -> None:
-    """Write a `fitted_model.Model` to a new folder, atomically. Raises ConfigError if the folder exists."""
-    require(not folder.exists(), f"{folder}: already exists; choose another folder")
+    """Write a `fitted_model.Model` to a new folder, atomically. Raises ConfigError if it exists or cannot have this name."""
+    try:
+        folder.lstat()
+    except OSError:
+        pass  # as it should be, or else the making of the folder says what is wrong
+    except ValueError:  # a null character, or half of a character
+        raise ConfigError(f"{str(folder)!r}: no folder can have this name; choose another") from None
+    else:
+        raise ConfigError(f"{folder}: already exists; choose another folder")
     recommender = model.recommender
     form = next(name for name, cls in FORMS.items() if type(recommender) is cls)
     arrays = {f"model.{name}": getattr(recommender, name) for name in _arrays_of(type(recommender))}

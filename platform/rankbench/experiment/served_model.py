@@ -31,9 +31,9 @@ class ServedModel:
         """Return the best items of the users in the column `user`: columns user, rank (from 1), item and score.
 
         A user with a list of items in the column `history` is scored from it, as one who is new to the model; an empty list is
-        no history. The parameter
-        `unknown` says what unknown users get, as in `Model.recommend`. They, and unknown items of histories,
-        are counted in the log. Raises MlflowException if nobody is left, and for a k that is larger than the catalogue.
+        no history. The parameter `unknown` says what unknown users get, as in `Model.recommend`. They, and unknown items of
+        histories, are counted in the log. Raises MlflowException if nobody is left, and for a k that is larger than the
+        catalogue.
         """
         given, said, frames = DEFAULTS | (params or {}), list[str](), []
         how = {"k": int(given["k"]), "filter_seen": bool(given["filter_seen"]), "unknown": given["unknown"]}

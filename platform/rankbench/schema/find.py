@@ -7,10 +7,8 @@ from pathlib import Path
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.core.registry import nearest
-from rankbench.schema.experiment import ExperimentSpec, load_experiment
-from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
+from rankbench.schema.experiment import load_experiment
 from rankbench.schema.stored_sweep import StoredSweep, SweepFile, find_sweep, read_sweep
-from rankbench.schema.sweep_id import by_start, experiment_of
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -36,7 +34,8 @@ def _in_catalogues(given: Path, environment: Environment) -> Path | None:
 
 
 def find(what: str | None, environment: Environment) -> StoredSweep:
-    """Read the sweep `what`, or the newest sweep of an experiment; if it has none, its published numbers alone.
+    """Read the sweep `what`, or the newest sweep of an experiment; if it has none, one without runs, whose table shows the
+    published numbers alone.
 
     A sweep of an experiment whose name only starts with `what` is read if no experiment has this name.
     """
@@ -54,8 +53,11 @@ def find(what: str | None, environment: Environment) -> StoredSweep:
                 raise ConfigError(f"{error}, nor an experiment file of that name{near}" if what else str(error)) from None
             path = found
     spec = load_experiment(path, {})
-    sweeps = sweeps_of(spec.name, environment)
-    return read_sweep(sweeps[-1]) if sweeps else never_run(spec, path)
+    try:
+        folder = find_sweep(spec.name, environment, whole=True)
+    except ConfigError:
+        return StoredSweep(path.parent, SweepFile(id="", experiment=spec, fits=0, started_at=""), None, {}, None)
+    return read_sweep(folder)
 
 
 def experiment_files(environment: Environment) -> list[Path]:
@@ -65,22 +67,3 @@ def experiment_files(environment: Environment) -> list[Path]:
         for path in sorted(folder.glob("*.yaml")):
             paths.setdefault(path.name, path)
     return [paths[name] for name in sorted(paths)]
-
-
-def sweeps_of(name: str, environment: Environment) -> list[Path]:
-    """Folders of the sweeps of the experiment `name`, oldest first.
-
-    If the results are in a store, these are its local copies, brought up to date.
-    """
-    if environment.results_store:
-        for stored in stored_ids(environment.results_store):
-            if experiment_of(stored) == name:
-                copy_sweep(stored, environment)
-    folders = {path.parent.name: path.parent for path in (environment.results / "sweeps").glob("*/sweep.json")}
-    return [folders[each] for each in by_start(folders) if experiment_of(each) == name]
-
-
-def never_run(spec: ExperimentSpec, path: Path) -> StoredSweep:
-    """A stored sweep without runs, whose table shows the published numbers."""
-    about = SweepFile(id="", experiment=spec, fits=0, started_at="")
-    return StoredSweep(path.parent, about, None, {}, None)

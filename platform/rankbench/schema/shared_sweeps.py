@@ -74,7 +74,7 @@ def copy_records(
 ) -> list[str]:
     """Bring local copies of the records below `key` up to date, all or those with the ids `only`; returns their ids."""
     keys = storage.objects(key) if only is None else [each for name in only for each in storage.objects(f"{key}/{name}")]
-    newest = newest_records([each.removeprefix(f"{key}/") for each in keys])
+    newest = newest_records(_below(keys, key))
     for name, attempt in newest.items():
         source = f"{key}/{name}/{attempt}"
         if not is_copy_of(folder / name, storage, source):

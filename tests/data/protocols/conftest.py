@@ -9,9 +9,9 @@ import pytest
 
 from rankbench.data.cards import Step
 from rankbench.data.interactions import PARTS, Encoder, Interactions
-from rankbench.data.prepare import apply
 from rankbench.data.protocols.spec import SplitSpec
 from rankbench.data.splits import LABELS, Split, split
+from rankbench.data.steps import apply
 
 
 class Cut(NamedTuple):

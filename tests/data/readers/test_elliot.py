@@ -1,5 +1,7 @@
 """Splits as Elliot's `save_on_disk` writes them: 0/test.tsv, 0/0/train.tsv, 0/0/val.tsv."""
 
+from dataclasses import replace
+
 import pytest
 
 from rankbench.core.errors import DataError, DownloadError
@@ -56,6 +58,8 @@ def test_a_nested_folder_is_one_published_split(write, environment, tmp_path):
 
 def test_the_list_says_whether_the_folder_is_there(write, environment, tmp_path):
     card = load_card(write({"source": {"folder": "split"}, "read": {"format": "elliot"}}), environment)
+    environment = replace(environment, mirror=tmp_path / "mirror")
+    (tmp_path / "mirror" / "toy" / "other").mkdir(parents=True)  # a mirror replaces the internet, not a folder of the card
     assert raw_data(card, environment) == "no such folder"
     (tmp_path / "cards" / "split").mkdir()
     assert raw_data(card, environment) == "local folder"

@@ -77,9 +77,7 @@ def held_out_users(data: Interactions, p: HeldOutUsers) -> np.ndarray:
     group[shuffle[len(present) - n_test - n_valid : len(present) - n_test]] = VALID
     labels = group[data.user]
     if p.item_vocabulary == "train":
-        known = np.zeros(len(data.items), bool)
-        known[data.item[labels == TRAIN]] = True
-        labels[~known[data.item]] = DROPPED
+        labels[~np.isin(data.item, data.item[labels == TRAIN])] = DROPPED
     for held_out, history in ((VALID, VALID_HISTORY), (TEST, TEST_HISTORY)):
         rows = np.flatnonzero(labels == held_out)
         if p.by_time:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 from pydantic import Field
 
 from rankbench.core.rng import stream
-from rankbench.data.interactions import Interactions
+from rankbench.data.interactions import Interactions, positions_of
 from rankbench.data.protocols.spec import DROPPED, TEST, TRAIN, VALID, SplitSpec, protocol, rounded, shuffled
 
 
@@ -29,7 +28,7 @@ def link_prediction(data: Interactions, p: LinkPrediction) -> np.ndarray:
     """Random shares of each source's links, rounded half up, test first; at least one link stays in train."""
     labels = np.full(len(data), TRAIN, np.int8)
     if not p.self_candidate:
-        labels[same_id(data.users, data.items)[data.user] == data.item] = DROPPED
+        labels[positions_of(data.users, data.items)[data.user] == data.item] = DROPPED
     rows = np.flatnonzero(labels == TRAIN)
     order, rank, counts = shuffled(data.user[rows], stream(p.seed, "split", "links"))
     n = counts[data.user[rows[order]]]
@@ -38,12 +37,3 @@ def link_prediction(data: Interactions, p: LinkPrediction) -> np.ndarray:
     labels[rows[order[rank < n_test + n_valid]]] = VALID
     labels[rows[order[rank < n_test]]] = TEST
     return labels
-
-
-def same_id(users: pa.Array, items: pa.Array) -> np.ndarray:
-    """For each user, the position of the item with the same raw id, or -1."""
-    import pyarrow.compute as pc
-
-    if users.type != items.type:
-        users, items = users.cast(pa.string()), items.cast(pa.string())
-    return pc.fill_null(pc.index_in(users, value_set=items), -1).to_numpy()

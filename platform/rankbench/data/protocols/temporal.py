@@ -37,9 +37,7 @@ def temporal(data: Interactions, p: Temporal) -> np.ndarray:
         train = np.flatnonzero(labels == TRAIN)
         labels[train[_latest(data.time[train], p.valid, "valid")]] = VALID
     if p.cold_items == "drop":
-        known = np.zeros(len(data.items), bool)
-        known[data.item[labels == TRAIN]] = True
-        labels[~known[data.item]] = DROPPED
+        labels[~np.isin(data.item, data.item[labels == TRAIN])] = DROPPED
     return labels
 
 

@@ -43,7 +43,7 @@ def read(raw: RawFile) -> Iterator[pa.Table]:
 
 def read_by_position(raw: RawFile) -> Iterator[pa.Table]:
     """As `read`, for text without a header, by tabs unless the card says otherwise, whose columns are user, item and, if there
-    are three or four, value and time. Columns that the card names replace these.
+    are three or four, value and time. Columns that the card names replace these. Raises DataError for more or fewer columns.
     """
     head = first_filled_line(raw)
     if head is None:
@@ -142,9 +142,8 @@ def _layout(head: Lines, spec: Read) -> _Layout:
     for name, wanted in spec.columns({"user": "user", "item": "item"} if spec.header else {"user": 0, "item": 1}).items():
         names[name] = column = str(wanted) if spec.header else f"f{wanted}"
         if column not in columns:
-            hint = _other_separator(head, columns) or _blanks(column, columns, spec.separator or ",")
-            hint = hint or nearest(column, columns) or f"; columns: {', '.join(columns)}"
-            hint = hint if spec.header else _other_separator(head, columns) or f"; there are {len(columns)}"
+            named = _blanks(column, columns, wide) or nearest(column, columns) or f"; columns: {', '.join(columns)}"
+            hint = _other_separator(head, columns) or (named if spec.header else f"; there are {len(columns)}")
             raise DataError(f"{head.source}: no column {str(wanted)!r}{printable(hint)}")
         if columns.count(column) > 1:
             raise DataError(f"{head.source}: {columns.count(column)} columns are called {column!r}")

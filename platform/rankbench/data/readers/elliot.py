@@ -7,13 +7,9 @@ test.tsv. A single fold of each is found in its folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-import pyarrow as pa
-
 from rankbench.core.errors import DataError
-from rankbench.data.raw import RawFile
 from rankbench.data.readers import Layout, delimited, parts_by_word, reads, visible
 
 
@@ -34,10 +30,4 @@ def find(names: list[str], source: str) -> Layout:
     return Layout(parts)
 
 
-@reads("elliot", find=find)
-def read(raw: RawFile) -> Iterator[pa.Table]:
-    """Yield the columns user, item (string) and, if they exist, value (float64), time (int64).
-
-    Raises DataError for another number of columns, and as the reader of delimited text does.
-    """
-    yield from delimited.read_by_position(raw)
+read = reads("elliot", find=find)(delimited.read_by_position)
