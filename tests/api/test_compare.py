@@ -61,6 +61,12 @@ def test_evaluations_are_taken_as_they_are_and_users_matched_by_id():
     assert abs(row["difference"]) == pytest.approx(abs((both["hit_x"] - both["hit_y"]).mean()))
 
 
+def test_no_model_takes_the_name_of_another():
+    found = [rb.Evaluation({}, evaluation(hit=np.arange(3.0)).per_user, method) for method in ("ease", "ease", "ease 1")]
+    with pytest.raises(ConfigError, match="models: ease 1 would be the name of two"):
+        rb.compare(found, metric="hit")
+
+
 def test_what_cannot_be_compared_is_refused(environment, card):
     one = rb.fit(card(0), "popularity", environment=environment)
     with pytest.raises(ConfigError, match="needs at least two models, got 1"):

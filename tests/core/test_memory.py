@@ -6,8 +6,9 @@ import torch
 
 from rankbench.cli import _main
 from rankbench.core import memory
-from rankbench.core.errors import StorageError
-from rankbench.core.memory import memory_errors_are_clear
+from rankbench.core.durations import seconds_of
+from rankbench.core.errors import ConfigError, StorageError
+from rankbench.core.memory import bytes_of, memory_errors_are_clear
 
 PIBIBYTE, MIB = 1 << 50, 1 << 20
 
@@ -78,3 +79,10 @@ def test_a_run_without_enough_memory_ends_with_one_line(home, capsys):
     output = capsys.readouterr()
     assert output.err.count("\n") == 1 and "synthetic: bpr: not enough memory" in output.err
     assert not list(home.rglob("record.json"))
+
+
+@pytest.mark.parametrize(("read", "unit"), [(bytes_of, "GB"), (seconds_of, "h")])
+def test_an_amount_beyond_every_number_is_refused_in_a_short_line(read, unit):
+    with pytest.raises(ConfigError, match=r"^--limit: expected a ") as refused:
+        read("9" * 400 + unit, "--limit")
+    assert len(str(refused.value)) < 250

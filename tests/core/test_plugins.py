@@ -136,6 +136,14 @@ def test_what_is_not_there_is_one_line(word, problem, tmp_path):
     assert str(refused.value).startswith(problem)
 
 
+def test_a_package_that_fails_before_its_module_is_found_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "broken_things").mkdir()
+    (tmp_path / "broken_things" / "__init__.py").write_text("raise RuntimeError('no\\nlicence')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"^--plugin: broken_things\.losses: RuntimeError: no$"):
+        plugins.load("broken_things.losses", source="--plugin")
+
+
 def test_a_name_that_is_taken_is_refused_with_both_origins(tmp_path):
     first, second = written(tmp_path, "first", "one"), written(tmp_path, "second", "new", "one")
     plugins.load(first)

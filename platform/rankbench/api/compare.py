@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 
 import pandas as pd
 import pyarrow as pa
@@ -12,12 +11,12 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.plain import whole_number
 from rankbench.core.public import public
-from rankbench.core.registry import nearest
 from rankbench.evaluation.metrics import metric_set
-from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
+from rankbench.evaluation.user_tables import UserValues
 from rankbench.experiment.evaluation import Evaluation
 from rankbench.experiment.fitted_model import Model
 from rankbench.judge.compare import compare as compare_values
+from rankbench.judge.compare import pairs_frame, sample_of
 
 
 @public
@@ -47,24 +46,19 @@ def compare(
             require(len(metric_set([metric]).names) == 1, f"metric: write {metric} with a cutoff, as in ndcg@20")
         measured = each.evaluate(metrics=[metric], environment=environment) if isinstance(each, Model) else each
         first = first or measured
-        alike = (measured.dataset, measured.measured_on) == (first.dataset, first.measured_on)
         require(
-            alike,
+            (measured.dataset, measured.measured_on) == (first.dataset, first.measured_on),
             f"{name} was measured on {measured.measured_on} of {measured.dataset}, the first on {first.measured_on} of "
             f"{first.dataset}; only evaluations on the same part of the same data can be compared",
         )
-        known = metrics_of(measured.per_user)
-        hint = nearest(metric, known) or f"; it has {', '.join(known)}"
-        require(metric in known, f"{name}: has no per-user values of {metric!r}{hint}")
-        samples[name] = values_of(pa.Table.from_pandas(measured.per_user, preserve_index=False), metric)
+        samples[name] = sample_of(pa.Table.from_pandas(measured.per_user, preserve_index=False), metric, name)
     assert first is not None
-    pairs = compare_values(samples, dataset=first.dataset, metric=metric, baseline=baseline, seed=seed).pairs
-    return pd.DataFrame([asdict(pair) | {"verdict": pair.verdict} for pair in pairs]).drop(columns="by_split")
+    return pairs_frame(compare_values(samples, dataset=first.dataset, metric=metric, baseline=baseline, seed=seed).pairs)
 
 
 def _named(models: Sequence[Evaluation | Model]) -> dict[str, Evaluation | Model]:
-    names = [getattr(each, "method", "") or str(position) for position, each in enumerate(models, start=1)]
-    return {
-        name if names.count(name) == 1 else f"{name} {position}": each
-        for position, (name, each) in enumerate(zip(names, models, strict=True), start=1)
-    }
+    given = [getattr(each, "method", "") or str(position) for position, each in enumerate(models, start=1)]
+    names = [name if given.count(name) == 1 else f"{name} {position}" for position, name in enumerate(given, start=1)]
+    doubled = {name for name in names if names.count(name) > 1}
+    require(not doubled, f"models: {', '.join(doubled)} would be the name of two; give a mapping from names to models")
+    return dict(zip(names, models, strict=True))

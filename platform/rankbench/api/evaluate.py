@@ -16,7 +16,6 @@ from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
 from rankbench.api.record_run import RecordedRun, chosen_metrics, require_cutoffs_within, send, sink_of_runs, write
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
-from rankbench.core.files import require_writable
 from rankbench.core.plain import whole_number
 from rankbench.core.public import public
 from rankbench.core.threads import available_cpus, pinned
@@ -97,9 +96,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     metrics = chosen_metrics(options)
     if labels:
         tracking_uri(environment)  # what is wrong with it is said before the measurement
-    require_writable(environment.results / "runs")
-    if environment.results_store:
-        environment.results_store.require_writable()
+    environment.require_writable_runs()
     name = options.name or Path(options.lists).name.partition(".")[0]
     about: dict[str, Any] = {each: getattr(options, each) for each in ("on", "fit_on", "seed", "allow_missing", "seconds")}
     board = Leaderboard(options.leaderboard) if options.leaderboard else None

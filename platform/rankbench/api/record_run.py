@@ -80,9 +80,7 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
     """
     card, config = planned.card, planned.config
     sink = sink_of_runs(environment, labels) if labels else None  # a wrong address is refused before the fit
-    require_writable(environment.results / "runs")
-    if environment.results_store:
-        environment.results_store.require_writable()
+    environment.require_writable_runs()
     if options.spill is not None:
         require_writable(options.spill)
     if options.cutoffs is not None or options.metrics is not None:

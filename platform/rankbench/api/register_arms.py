@@ -79,8 +79,7 @@ def model_card(stored: StoredSweep, table: Table, row: ReportRow) -> str:
     ]
     for name, cell in row.cells.items():
         own = record.metrics[name]
-        bounds = "" if own.low is None or own.high is None else interval(own.low, own.high)
-        lines.append(f"| {name} | {number(own.mean)} | {bounds} |" + f" {number(cell.mean)} |" * several)
+        lines.append(f"| {name} | {number(own.mean)} | {interval(own.low, own.high)} |" + f" {number(cell.mean)} |" * several)
     lines += [
         "",
         f"- data: {data.name} ({counts}), fingerprint {data.fingerprint}, {data.protocol}, split seed {data.split_seed}",

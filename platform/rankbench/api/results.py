@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -14,6 +14,7 @@ from rankbench.core.errors import ConfigError, require
 from rankbench.core.files import make_folder
 from rankbench.core.public import public
 from rankbench.core.registry import nearest
+from rankbench.judge.compare import pairs_frame
 from rankbench.reports.draw import draw
 from rankbench.reports.figures import final_figure
 from rankbench.reports.report import sweep_table, write_report
@@ -33,9 +34,12 @@ class Results:
     stored: StoredSweep
 
     @cached_property
+    def _compared(self) -> StoredSweep:
+        return replace(self.stored, compared=comparisons(self.stored))
+
+    @cached_property
     def _table(self) -> Table:
-        stored = self.stored
-        return sweep_table(replace(stored, compared=comparisons(stored)))
+        return sweep_table(self._compared)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -52,10 +56,7 @@ class Results:
     @cached_property
     def comparisons(self) -> pd.DataFrame:
         """Paired tests of every model against the best of its dataset in each metric, as of `judge.compare.Comparison`."""
-        pairs = self._table.differences
-        return pd.DataFrame([asdict(pair) | {"verdict": pair.verdict} for pair in pairs]).drop(
-            columns="by_split", errors="ignore"
-        )
+        return pairs_frame(self._table.differences)
 
     @cached_property
     def curves(self) -> pd.DataFrame:
@@ -64,7 +65,7 @@ class Results:
         """
         finals = [record for record in self.stored.records.values() if record.stage == "final"]
         return pd.DataFrame(
-            {"dataset": record.dataset.name, "model": record.arm or record.method, "seed": record.seed} | row
+            {"dataset": record.dataset.name, "model": record.label, "seed": record.seed} | row
             for record in finals
             for row in record.curve
         )
@@ -77,7 +78,7 @@ class Results:
             line: dict[str, Any] = {
                 name: getattr(record, name) for name in ("id", "stage", "method", "seed", "status", "error")
             }
-            line |= {"dataset": record.dataset.name, "model": record.arm or record.method, "params": record.params}
+            line |= {"dataset": record.dataset.name, "model": record.label, "params": record.params}
             line |= {name: measured.mean for name, measured in record.metrics.items()}
             rows.append(line | {"seconds": sum(record.seconds.values())})
         return pd.DataFrame(rows)
@@ -107,16 +108,17 @@ class Results:
     @public
     def write(self, folder: str | Path) -> list[Path]:
         """Write the report into a folder: report.html, report.md, tables and plots. Returns their paths."""
-        stored = self.stored
-        return write_report(Path(folder), replace(stored, compared=comparisons(stored)))
+        return write_report(Path(folder), self._compared)
+
+    @property
+    def _shown(self) -> pd.DataFrame:
+        """The table as text."""
+        header, body = columns(self._table)
+        return pd.DataFrame(body, columns=header)
 
     def __repr__(self) -> str:
-        header, body = columns(self._table)
-        frame = pd.DataFrame(body, columns=header)
-        return "\n".join([self._table.title, frame.to_string(index=False), *self._table.legend, str(self.folder)])
+        return "\n".join([self._table.title, self._shown.to_string(index=False), *self._table.legend, str(self.folder)])
 
     def _repr_html_(self) -> str:
-        header, body = columns(self._table)
-        frame = pd.DataFrame(body, columns=header)
         legend = "".join(f"<p>{escape(line)}</p>" for line in self._table.legend)
-        return f"<strong>{escape(self._table.title)}</strong>{frame.to_html(index=False)}{legend}"
+        return f"<strong>{escape(self._table.title)}</strong>{self._shown.to_html(index=False)}{legend}"

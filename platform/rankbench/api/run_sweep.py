@@ -79,7 +79,7 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
     def shown(unit: Unit, record: RunRecord) -> dict[str, Any]:
         """How MLflow shows a record of the unit."""
         used = {unit.job.run_id(config): config.used for config in unit.job.configs}
-        arm = record.arm or record.method
+        arm = record.label
         name, tags = run_name(record, named.get(arm, ()), *several), {COLOUR: colours[arm]} if arm in colours else {}
         about = {"folder": places[0].records / record.id, "name": name, "params": used.get(record.id), "tags": tags}
         return about | {"first": metric}

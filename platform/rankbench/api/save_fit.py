@@ -87,9 +87,9 @@ def save_fit(options: ModelOptions, planned: PlannedFit | None, environment: Env
     model.save(to)
     remove(folders)
     registered = None if name is None else register(to, name, environment, labels)
-    if planned.won and options.fit_on is None:
-        return SavedFit(model, "as the final run was", _row(planned, options, model), registered)
-    return SavedFit(model, _why(model, config, options.fit_on), _row(planned, options, model), registered)
+    as_won = planned.won is not None and options.fit_on is None
+    why = "as the final run was" if as_won else _why(model, config, options.fit_on)
+    return SavedFit(model, why, _row(planned, options, model), registered)
 
 
 def _of_winner(options: ModelOptions, environment: Environment) -> PlannedFit:

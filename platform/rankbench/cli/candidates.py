@@ -11,6 +11,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import typer
 
+from rankbench.core.environment import Environment
+
+RUNS = ("runs/[!.]*/record.json", "sweeps/*/records/[!.]*/record.json")  # patterns of all records in the results
 Candidates = list[tuple[str, str]]
 Values = Mapping[str, tuple[str, Sequence[str]]]  # what each name means, and values that it may have
 
@@ -23,7 +26,6 @@ dtypes, devices = one_of("float32", "float64"), one_of("cpu", "cuda")
 
 
 def datasets() -> list[str]:
-    from rankbench.core.environment import Environment
     from rankbench.data.cards import card_names
 
     return [*card_names(Environment.from_env())]
@@ -56,7 +58,6 @@ def params(ctx: typer.Context, incomplete: str) -> Candidates:
 
 
 def experiments() -> list[str]:
-    from rankbench.core.environment import Environment
     from rankbench.schema.find import experiment_files
 
     return [path.stem for path in experiment_files(Environment.from_env())]
@@ -80,7 +81,7 @@ def sweeps_and_experiments() -> list[str]:
 
 
 def runs() -> list[str]:
-    return _records("runs/[!.]*/record.json", "sweeps/*/records/[!.]*/record.json")
+    return _records(*RUNS)
 
 
 def metrics(incomplete: str) -> Candidates:
@@ -96,7 +97,6 @@ def studies() -> list[str]:
 
 
 def tables(ctx: typer.Context) -> list[str]:
-    from rankbench.core.environment import Environment
     from rankbench.reproduce.agenda import table_words
 
     return [name for name in table_words(Environment.from_env()) if name not in (ctx.params.get("tables") or ())]
@@ -124,7 +124,5 @@ def _listed(annotation: Any) -> list[str]:
 
 def _records(*patterns: str) -> list[str]:
     """Return the names of the folders in the results whose files match."""
-    from rankbench.core.environment import Environment
-
     results = Environment.from_env().results
     return [path.parent.name for pattern in patterns for path in results.glob(pattern)]

@@ -47,6 +47,11 @@ class Check:
     detail: str
     advice: str = ""
 
+    @classmethod
+    def of(cls, what: str, detail: str, advice: str = "") -> Check:
+        """A check that warns if there is something to advise."""
+        return cls("warn" if advice else "ok", what, detail, advice)
+
 
 def checks(environment: Environment) -> Iterator[Check]:
     """All checks that need no cluster; they take a few seconds."""
@@ -88,7 +93,7 @@ def versions() -> Iterator[Check]:
         yield Check("ok", "packages", f"Python {python}, rankbench {described_version()}, and all required packages")
     for extra, what in PURPOSES.items():
         if extra not in there:
-            yield Check("warn", f"extra {extra}", f"not installed: {what}", install_command(extra))
+            yield Check.of(f"extra {extra}", f"not installed: {what}", install_command(extra))
 
 
 def machine() -> Iterator[Check]:
@@ -99,12 +104,12 @@ def machine() -> Iterator[Check]:
     items = int((free / 4.4) ** 0.5)
     detail += f": item-item models up to about {items:,} items"
     advice = "stop other programs, or use a larger machine" if free < 4e9 else ""
-    yield Check("warn" if advice else "ok", "machine", detail, advice)
+    yield Check.of("machine", detail, advice)
     shared = Path("/dev/shm")
     if shared.is_dir():
         room = shutil.disk_usage(shared).free
         advice = "start the container with --shm-size=2g" if room < 1e9 else ""
-        yield Check("warn" if advice else "ok", "shared memory", f"{room / 1e9:.1f} GB in {shared}", advice)
+        yield Check.of("shared memory", f"{room / 1e9:.1f} GB in {shared}", advice)
 
 
 def blas() -> Check:
@@ -131,10 +136,7 @@ def folder(name: str, path: Path) -> Iterator[Check]:
         return
     free, kind = shutil.disk_usage(existing).free, _file_system(existing)
     detail = f"{path}: {free / 1e9:.0f} GB free, {kind or 'unknown file system'}"
-    if free < LOW_DISK:
-        yield Check("warn", name, detail, "free some space, for example with rankbench data clean")
-    else:
-        yield Check("ok", name, detail)
+    yield Check.of(name, detail, "free some space, for example with rankbench data clean" if free < LOW_DISK else "")
 
 
 def _probe(path: Path) -> Path:
@@ -176,7 +178,7 @@ def cache(environment: Environment) -> Iterator[Check]:
     cached = entries(environment)
     idle = sum(entry.n_bytes for entry in cached if entry.kind in ("stale", "unfinished"))
     detail = f"{sum(entry.n_bytes for entry in cached) / 1e6:,.0f} MB, {idle / 1e6:,.0f} MB of it stale or unfinished"
-    yield Check("warn", "cache", detail, "run rankbench data clean --yes") if idle > 1e9 else Check("ok", "cache", detail)
+    yield Check.of("cache", detail, "run rankbench data clean --yes" if idle > 1e9 else "")
 
 
 def leftovers(environment: Environment) -> Iterator[Check]:
@@ -184,9 +186,8 @@ def leftovers(environment: Environment) -> Iterator[Check]:
     scratch = [*environment.results.glob(".tmp-*"), *environment.results.glob("*/.tmp-*")]
     old = [path for path in scratch if _age(path) > ABANDONED]
     if old:
-        yield Check(
-            "warn", "leftovers", f"{len(old)} unfinished files or folders, such as {old[0]}", "delete them; no run needs them"
-        )
+        detail = f"{len(old)} unfinished files or folders, such as {old[0]}"
+        yield Check.of("leftovers", detail, "delete them; no run needs them")
 
 
 def _age(path: Path) -> float:
@@ -214,9 +215,7 @@ def mirror(environment: Environment) -> Iterator[Check]:
         return
     mirrored = [card for card in cards if any((environment.mirror / card.mirror_folder).glob("*"))]
     advice = "" if mirrored else f"expected {environment.mirror}/<dataset>/{{train,valid,test,all}}.parquet"
-    yield Check(
-        "ok" if mirrored else "warn", "mirror", f"{environment.mirror}: {len(mirrored)} of {len(cards)} datasets", advice
-    )
+    yield Check.of("mirror", f"{environment.mirror}: {len(mirrored)} of {len(cards)} datasets", advice)
 
 
 def tracking(environment: Environment) -> Iterator[Check]:
@@ -232,10 +231,10 @@ def tracking(environment: Environment) -> Iterator[Check]:
     file = sqlite_file(uri)
     if file is not None and (kind := _file_system(file)) in NETWORK_FILE_SYSTEMS:
         advice = "set RANKBENCH_TRACKING_URI to a server, or to a file on a local disk"
-        yield Check("warn", "tracking file", f"{file} is on {kind}, where SQLite is not reliable", advice)
+        yield Check.of("tracking file", f"{file} is on {kind}, where SQLite is not reliable", advice)
     waiting = len(Spool(environment.results / "spool").waiting())
     if waiting:
-        yield Check("warn", "tracking spool", f"{waiting} messages wait for MLflow", "run rankbench tracking sync")
+        yield Check.of("tracking spool", f"{waiting} messages wait for MLflow", "run rankbench tracking sync")
 
 
 def _store(environment: Environment, uri: str) -> Check:
@@ -246,13 +245,13 @@ def _store(environment: Environment, uri: str) -> Check:
         # A query would create the store; a check must not leave anything behind.
         if (file := sqlite_file(uri)) and is_new(uri):
             _probe(file.parent)
-            return Check("ok", "tracking", f"{shown}: the first run creates it")
+            return Check.of("tracking", f"{shown}: the first run creates it")
     except requests.RequestException as error:
-        return Check("warn", "tracking", f"{shown}: {reason(error, uri)}", advice)
+        return Check.of("tracking", f"{shown}: {reason(error, uri)}", advice)
     except OSError as error:
-        return Check("warn", "tracking", f"{shown}: cannot be created ({error.strerror})", advice)
+        return Check.of("tracking", f"{shown}: cannot be created ({error.strerror})", advice)
     problem = tracking_problem(uri, environment.results / "mlartifacts", seconds=15.0)
-    return Check("warn", "tracking", f"{shown}: {problem}", advice) if problem else Check("ok", "tracking", f"{shown} answers")
+    return Check.of("tracking", f"{shown}: {problem}", advice) if problem else Check.of("tracking", f"{shown} answers")
 
 
 def cluster(environment: Environment, address: str | None) -> Iterator[Check]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,9 +12,12 @@ import typer
 from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError, require
+from rankbench.core.registry import nearest
+from rankbench.judge.printing import counted, interval, number, setting_text
 
 if TYPE_CHECKING:
-    from rankbench.core.environment import Environment
     from rankbench.judge.compare import Comparisons
     from rankbench.tracking.record import RunRecord
 
@@ -42,13 +46,8 @@ def compare(
     plugin: Plugin = None,
 ) -> None:
     """Compare runs on the same data by paired tests. Each run is compared with the best one, with Holm's correction."""
-    from dataclasses import asdict
-
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
-    from rankbench.core.registry import nearest
-    from rankbench.evaluation.user_tables import metrics_of, values_of
     from rankbench.judge.compare import compare as compare_values
+    from rankbench.judge.compare import sample_of
     from rankbench.tracking.record import read_per_user, read_record
 
     require(len(runs) >= 2, f"compare needs at least two runs, got {len(runs)}")
@@ -67,11 +66,7 @@ def compare(
         reference = labels[ids.index(wanted)]
     samples = {}
     for label, folder in zip(labels, folders, strict=True):
-        table = read_per_user(folder)
-        known = metrics_of(table.column_names)
-        hint = nearest(metric, known) or f"; it has {', '.join(known)}"
-        require(metric in known, f"{folder.name}: has no per-user values of {metric!r}{hint}")
-        samples[label] = values_of(table, metric)
+        samples[label] = sample_of(read_per_user(folder), metric, folder.name)
     dataset = records[0].dataset.name
     comparison = compare_values(samples, dataset=dataset, metric=metric, baseline=reference, seed=seed)
     if json:
@@ -79,7 +74,7 @@ def compare(
             {"id": record.id, "model": label, "fit_on": record.fit_on} | asdict(comparison.means[label])
             for record, label in zip(records, labels, strict=True)
         ]
-        pairs = [asdict(pair) | {"verdict": pair.verdict} for pair in comparison.pairs]
+        pairs = [pair.facts() for pair in comparison.pairs]
         print_json({"dataset": dataset, "metric": metric, "best": comparison.best, "models": rows, "comparisons": pairs})
         return
     _show(comparison, records)
@@ -93,12 +88,12 @@ def _show(comparison: Comparisons, records: Sequence[RunRecord]) -> None:
     out.print(f"{first.metric} on {records[0].measured_on} of {first.dataset}, {first.users:,} users{left_out}", style="bold")
     if len({record.fit_on for record in records}) > 1:
         out.print("the runs were fitted on different parts of the data: a difference can come from that alone", style="yellow")
-    body = [[label, f"{m.mean:.4f}", f"{m.low:.4f} – {m.high:.4f}"] for label, m in comparison.means.items()]
+    body = [[label, number(m.mean), interval(m.low, m.high)] for label, m in comparison.means.items()]
     print_table(["model", first.metric, "95 % interval"], body)
     out.print()
     header, lines = difference_columns(comparison.pairs)
     print_table([name.removesuffix(" (Holm)") for name in header], lines)
-    out.print(f"  both p-values are corrected for {first.tests} pair{'s' * (first.tests > 1)} by Holm's method", style="dim")
+    out.print(f"  both p-values are corrected for {counted(first.tests, 'pair')} by Holm's method", style="dim")
 
 
 def find_run(name: str, environment: Environment) -> Path:
@@ -107,8 +102,6 @@ def find_run(name: str, environment: Environment) -> Path:
     If the results are in a store, this is its local copy. Raises ConfigError if there is no such record, or if several ids
     start with `name`.
     """
-    from rankbench.core.errors import ConfigError
-    from rankbench.core.registry import nearest
     from rankbench.schema.shared_sweeps import copy_records_from
 
     if (Path(name) / "record.json").is_file():
@@ -116,7 +109,7 @@ def find_run(name: str, environment: Environment) -> Path:
     results = environment.results
     if environment.results_store:
         copy_records_from(name, environment)
-    paths = [*results.glob("runs/[!.]*/record.json"), *results.glob("sweeps/*/records/[!.]*/record.json")]
+    paths = [path for pattern in candidates.RUNS for path in results.glob(pattern)]
     # A repeated sweep has the same runs under the same ids, of which the newest is taken.
     folders = {path.parent.name: path.parent for path in sorted(paths, key=lambda path: path.stat().st_mtime)}
     if name in folders:
@@ -133,8 +126,6 @@ def find_run(name: str, environment: Environment) -> Path:
 
 def _require_same_data(records: Sequence[RunRecord]) -> None:
     """Raise ConfigError unless all runs are finished and were measured on the same part of the same data."""
-    from rankbench.core.errors import require
-
     first = records[0]
     for record in records:
         require(record.finished, f"{record.id} failed: {record.error}")
@@ -155,8 +146,6 @@ def _labels(records: Sequence[RunRecord]) -> list[str]:
 
     Parameters that have their defaults in all runs of a method are left out.
     """
-    from rankbench.judge.printing import setting_text
-
     parts = {record.fit_on for record in records}
     names = []
     for record in records:
@@ -167,14 +156,13 @@ def _labels(records: Sequence[RunRecord]) -> list[str]:
             for name, value in record.params.items()
             if value is not None and any(params.get(name) != defaults.get(name) for params in others)
         }
-        words = [record.arm or record.method, setting_text(shown), f"(fitted on {record.fit_on})" if len(parts) > 1 else ""]
+        words = [record.label, setting_text(shown), f"(fitted on {record.fit_on})" if len(parts) > 1 else ""]
         names.append(" ".join(filter(None, words)))
     return [name if names.count(name) == 1 else f"{name} ({record.id})" for name, record in zip(names, records, strict=True)]
 
 
 def _defaults(record: RunRecord) -> dict[str, Any]:
     """Defaults of a run's method and encoder; empty if the method is unknown here or its parameters are others by now."""
-    from rankbench.core.errors import ConfigError
     from rankbench.experiment.job import configure
 
     try:

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from rankbench.cli.candidates import one_of
+from rankbench.core.errors import require
 
 EXAMPLES = """Examples:
   source <(rankbench completion bash)                                    in this shell; in ~/.bashrc, in every one
@@ -32,8 +33,6 @@ def completion(
 ) -> None:
     """Print the script that completes commands, datasets, methods and parameters in bash, zsh or fish."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
-
-    from rankbench.core.errors import require
 
     require(shell in SHELLS, f"completion: give a shell, one of {', '.join(SHELLS)}" + (f", not {shell}" if shell else ""))
     script = get_completion_script(prog_name="rankbench", complete_var=VARIABLE, shell=str(shell))

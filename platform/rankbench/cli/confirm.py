@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from rankbench.cli.console import clock, err
+from rankbench.core.errors import ConfigError
 from rankbench.judge.printing import counted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rankbench.sweeps.plan import Plan
     from rankbench.sweeps.request import SweepRequest
 
@@ -71,7 +71,5 @@ def can_ask(words: Collection[bool]) -> bool:
 
 
 def _confirm(question: str) -> None:
-    from rankbench.core.errors import ConfigError
-
     if not typer.confirm(question, default=True, err=True):
         raise ConfigError("not started; --yes starts without a question")

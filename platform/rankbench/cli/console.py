@@ -20,10 +20,7 @@ from rich.text import Text
 from rankbench.sweeps.views.phases import SIGNALS, clock, err, phase_progress
 from rankbench.sweeps.views.plain_console import PlainConsole, as_cell
 
-__all__ = [
-    "SIGNALS", "Json", "clock", "epilog", "err", "out", "phase_progress", "print_json", "print_table", "program",
-    "show_files",
-]  # fmt: skip
+__all__ = ["SIGNALS", "Json", "clock", "epilog", "err", "out", "phase_progress", "print_json", "print_table", "program"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result on stdout as JSON.")]
 
@@ -49,15 +46,6 @@ def epilog(examples: str) -> str:
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
-
-
-def show_files(files: Iterable[Path], json: bool) -> None:
-    """Print the paths of files that were written."""
-    if json:
-        print_json({"files": [str(path) for path in files]})
-        return
-    for path in files:
-        out.print(str(path))
 
 
 def print_table(header: Sequence[str], body: Sequence[Sequence[str | Text]], drop: Sequence[str] = ()) -> None:

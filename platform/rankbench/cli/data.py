@@ -10,6 +10,10 @@ import typer
 from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, epilog, err, out, phase_progress, print_json, print_table, program
+from rankbench.core.data_notes import data_notes
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
+from rankbench.core.files import require_writable_file, write_text
 
 if TYPE_CHECKING:
     from rankbench.data.prepare import Dataset
@@ -33,7 +37,6 @@ app = typer.Typer(
 @app.command("list", epilog="Examples:\n\n  rankbench data list\n\n  rankbench data list --json")
 def list_(json: Json = False, plugin: Plugin = None) -> None:
     """List all datasets with their sizes, prepared here or as published, and the locations of their raw data."""
-    from rankbench.core.environment import Environment
     from rankbench.data.cards import card_names, load_card
     from rankbench.data.describe import raw_data, sizes
 
@@ -70,8 +73,6 @@ def fetch(
     plugin: Plugin = None,
 ) -> None:
     """Download, verify and prepare datasets. Later runs need no network."""
-    from rankbench.core.data_notes import data_notes
-    from rankbench.core.environment import Environment
     from rankbench.data.cards import load_card
     from rankbench.data.prepare import prepare
 
@@ -113,9 +114,6 @@ def describe(
     plugin: Plugin = None,
 ) -> None:
     """Describe a dataset: counts, density, protocol, checksums. Counts stand beside the published ones."""
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
-    from rankbench.core.files import require_writable_file
     from rankbench.data.cards import load_card
     from rankbench.data.describe import curves, facts_of
     from rankbench.data.prepare import prepare
@@ -142,8 +140,6 @@ def describe(
 
 
 def _show_description(prepared: Dataset, facts: dict[str, Any]) -> None:
-    from rankbench.core.data_notes import data_notes
-
     out.print(f"{prepared.name}: {prepared.card.title}", style="bold")
     if prepared.card.stand_in:
         out.print(f"stand-in: {prepared.card.stand_in}", style="yellow")
@@ -194,9 +190,6 @@ def import_(
     json: Json = False,
 ) -> None:
     """Recognise the format of a dataset, say what it is, and write a card that reads it where it lies."""
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
-    from rankbench.core.files import require_writable_file, write_text
     from rankbench.data.recognise import card_text, recognise
 
     folder = to.parent if to is not None else Path()
@@ -246,7 +239,6 @@ def export(
 ) -> None:
     """Write a dataset as it is prepared and split here, in raw ids, for other programs to fit on."""
     from rankbench.api.execution import only_card_changes
-    from rankbench.core.environment import Environment
     from rankbench.data.cards import load_card
     from rankbench.data.export import export as write
     from rankbench.data.prepare import prepare
@@ -277,7 +269,6 @@ def clean(
     json: Json = False,
 ) -> None:
     """Show what the cache holds. With --yes, remove stale and unfinished folders."""
-    from rankbench.core.environment import Environment
     from rankbench.data import cache
 
     environment = Environment.from_env()
@@ -288,14 +279,8 @@ def clean(
     freed = sum(entry.n_bytes for entry in removed)
     if json:
         rows = [
-            {
-                "kind": e.kind,
-                "dataset": e.dataset,
-                "path": str(e.path),
-                "bytes": e.n_bytes,
-                "chosen": e in chosen,
-                "removed": e in removed,
-            }
+            {"kind": e.kind, "dataset": e.dataset, "path": str(e.path), "bytes": e.n_bytes}
+            | {"chosen": e in chosen, "removed": e in removed}
             for e in entries
         ]
         print_json({"folder": str(environment.data), "entries": rows, "freed_bytes": freed})

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rankbench.cli.console import Json, out, program
+from rankbench.cli.sweep import sweep
+from rankbench.sweeps.options import CommandOptions
 
 EXAMPLES = """Example:
   rankbench demo
@@ -11,11 +15,6 @@ EXAMPLES = """Example:
 
 def demo(json: Json = False) -> None:
     """Sweep methods of every family on built-in data. The sweep runs on Ray Tune and is recorded in MLflow."""
-    from pathlib import Path
-
-    from rankbench.cli.sweep import sweep
-    from rankbench.sweeps.options import CommandOptions
-
     sweep(CommandOptions(experiment=Path("demo.yaml")), json=json)
     if not json:
         steps = {

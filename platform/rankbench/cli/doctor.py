@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from rankbench.cli.console import Json, out, print_json, print_table
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError
 
 EXAMPLES = """Examples:
   rankbench doctor
@@ -24,8 +26,6 @@ def doctor(
     """Check machine, folders, datasets, tracking and cluster. The exit code is 2 if a check fails."""
     from rankbench.cli import checks as doctor
     from rankbench.cluster.session import host_and_port
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import ConfigError
 
     if address:
         host_and_port(address)

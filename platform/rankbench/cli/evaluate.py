@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, out, print_json
+from rankbench.core.environment import Environment
 from rankbench.experiment.options import ListOptions
+from rankbench.tracking.labels import Labels
 
 EXAMPLES = """Examples:
   rankbench evaluate movielens-1m als.parquet --name implicit-als
@@ -23,8 +25,6 @@ def evaluate(
     """
     from rankbench.api.evaluate import record_lists
     from rankbench.cli.run import PRINTED, show_data, show_record
-    from rankbench.core.environment import Environment
-    from rankbench.tracking.labels import Labels
     from rankbench.tracking.record import record_content
 
     environment = Environment.from_env()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, program
+from rankbench.core.environment import Environment
 from rankbench.experiment.options import ModelOptions
 
 EXAMPLES = """Examples:
@@ -26,7 +27,6 @@ def fit(*, options: ModelOptions, json: Json = False, plugin: Plugin = None) -> 
     """
     from rankbench.api.save_fit import plan_fit, save_fit
     from rankbench.cli.plan_of_fit import require_both, show_plan
-    from rankbench.core.environment import Environment
     from rankbench.data.cards import load_card
     from rankbench.experiment.fitted_model import PARTS
 

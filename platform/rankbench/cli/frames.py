@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankbench.core.errors import ConfigError, DataError, require
+from rankbench.core.files import atomic_file, require_writable_file
+from rankbench.core.spreadsheet import inert_table, original
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,8 +17,6 @@ SUFFIXES = (".csv", ".parquet")
 
 def check_output(path: Path | None) -> None:
     """Raise ConfigError or StorageError if `path` cannot be written; called before any work is done."""
-    from rankbench.core.files import require_writable_file
-
     if path is not None:
         _require_suffix(path)
         require_writable_file(path)
@@ -30,7 +30,6 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     """Read the named columns of a file, with ids as written. Raises DataError that names the file and the column or row."""
     import pyarrow as pa
 
-    from rankbench.core.spreadsheet import original
     from rankbench.data.cards import Read
     from rankbench.data.raw import RawFile
     from rankbench.data.readers import reader
@@ -52,25 +51,20 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     return {first: ids("user")} | ({last: ids("item")} if last != first else {})
 
 
-def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[Any]:
+def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[str]:
     """Ids from the command line and from a file, without duplicates. Raises ConfigError if there are none."""
     ids: list[Any] = list(given or [])
     if path is not None:
         ids += read_columns(path, (column,))[column]
     if not ids:
         raise ConfigError(f"give at least one {column}: --{column} ID, or --{column}s FILE with a column {column!r}")
-    return [str(each) for each in dict.fromkeys(ids)]
+    return [*dict.fromkeys(map(str, ids))]  # a file may have numbers
 
 
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a DataFrame atomically. In CSV, text that a spreadsheet would run is made inert; `read_columns` reads it back."""
-    from rankbench.core.files import atomic_file
-    from rankbench.core.spreadsheet import inert
-
     with atomic_file(path) as scratch:
         if path.suffix == ".parquet":
             frame.to_parquet(scratch, index=False)
-            return
-        words = frame.select_dtypes(include=["object", "string"]).columns
-        frame = frame.assign(**{name: frame[name].map(inert) for name in words})
-        frame.to_csv(scratch, index=False)
+        else:
+            inert_table(frame).to_csv(scratch, index=False)

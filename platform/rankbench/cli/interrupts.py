@@ -20,7 +20,8 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 def watch(how_to_continue: str) -> None:
     """Answer SIGINT and SIGTERM from now on. The first one raises KeyboardInterrupt in the main thread, so that context
-    managers clean up and a sweep shuts its cluster down; a second one ends the process. `how_to_continue` may be empty.
+    managers clean up and a sweep shuts its cluster down; a second one ends the process, with the code 130 for Ctrl-C and 143
+    for SIGTERM. `how_to_continue` may be empty.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -32,7 +33,7 @@ def watch(how_to_continue: str) -> None:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if SIGNALS:  # the second one, which the main thread may see before the other thread does
-            os._exit(exit_code(number))
+            os._exit(128 + number)
         SIGNALS.append(number)
         _say(answers)
         raise KeyboardInterrupt
@@ -67,10 +68,5 @@ def _answer(reader: int, answers: list[bytes]) -> None:
         for number in (each for each in numbers if each in NUMBERS):
             received += 1
             if received > 1:
-                os._exit(exit_code(number))
+                os._exit(128 + number)
             _say(answers)
-
-
-def exit_code(number: int) -> int:
-    """130 for Ctrl-C and 143 for SIGTERM, as shells count."""
-    return 128 + number

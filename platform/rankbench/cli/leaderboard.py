@@ -12,11 +12,13 @@ import typer
 
 from rankbench.cli.arguments import DryRun, Plugin, Tags, Track, skipping
 from rankbench.cli.console import Json, clock, err, out, phase_progress, print_json, print_table
-from rankbench.cli.declare import command
-from rankbench.cli.run_by_default import RunByDefault
+from rankbench.cli.declare import RunByDefault, command
+from rankbench.core.environment import Environment
+from rankbench.core.threads import available_cpus
 from rankbench.judge.printing import in_words, parts
 from rankbench.leaderboard.milestones import before
 from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions, VerifyOptions
+from rankbench.tracking.labels import Labels
 
 if TYPE_CHECKING:
     from rankbench.leaderboard.agenda import Agenda
@@ -41,8 +43,6 @@ EXAMPLES = """Examples:
   rankbench leaderboard verify --draw 20      of 20 entries at random
 """
 
-BAYESIAN = "worse / equal / better than the first"
-
 app = typer.Typer(
     cls=RunByDefault,
     help="Compare all methods on all datasets at equal budgets of time. See also `leaderboard show`.",
@@ -65,10 +65,8 @@ def run(
     result of its own. Reading data, and the measurement on test, are not counted. Each result is stored at once, and the same
     command, or one with a larger budget, goes on where it ended.
     """
-    from rankbench.core.environment import Environment
     from rankbench.leaderboard.agenda import agenda, compete
     from rankbench.leaderboard.tracked import sink_of
-    from rankbench.tracking.labels import Labels
 
     environment = Environment.from_env()
     labels = Labels.if_tracked(track, "rankbench leaderboard", tag)
@@ -85,8 +83,8 @@ def run(
     compete(todo, environment, options.address, view.done, sink, view.skipped, view.anew)
     if json:
         skipped = [{"dataset": each.card.name, "entrant": each.entrant.name} for each in view.others]
-        stores = todo.stores.public.folder, todo.stores.private and todo.stores.private.folder
-        facts = dict(zip(("store", "own_store"), (each and str(each) for each in stores), strict=True))
+        private = todo.stores.private
+        facts = {"store": str(todo.stores.public.folder), "own_store": str(private.folder) if private else None}
         print_json(facts | {"done": [asdict(each) for each in view.results], "before": todo.plan.done, "skipped": skipped})
 
 
@@ -97,7 +95,6 @@ def show(
     json: Json = False,
 ) -> None:
     """Show the mean ranks of methods over datasets, and which differences can be told from chance. Nothing is fitted."""
-    from rankbench.core.environment import Environment
     from rankbench.leaderboard.stored import board
 
     with skipping(options.skip_bad) as skipped:
@@ -115,7 +112,6 @@ def page(
     json: Json = False,
 ) -> None:
     """Write a static site from the store: standings, a page per dataset and per method, and the data. Nothing is fitted."""
-    from rankbench.core.environment import Environment
     from rankbench.leaderboard.stored import site
 
     with skipping(options.skip_bad) as skipped, phase_progress() as progress:
@@ -134,7 +130,6 @@ def verify(
     On the same processor with the same versions every stored digit has to come back. Elsewhere the metric that chose the
     setting may differ by 0.5 %. The exit code is 1 if an entry differs.
     """
-    from rankbench.core.environment import Environment
     from rankbench.leaderboard import verify as again
 
     def show(verified: Verified, done: int, total: int) -> None:
@@ -157,8 +152,6 @@ def verify(
 
 def _announce(todo: Agenda, options: LeaderboardOptions) -> None:
     """Say on stderr what is left, how long it takes, and where results go."""
-    from rankbench.core.threads import available_cpus
-
     plan, private, left = todo.plan, todo.stores.private, todo.plan.everything(todo.rules)
     for name, why in plan.not_available.items():
         err.print(f"not available: {name} ({why})", style="dim")
@@ -222,7 +215,7 @@ def _show_board(found: Board, rope: float | None) -> None:
         for each in found.standings
     ]  # fmt: skip
     header = ["place", "method", "mean rank", "wins − losses", "best", "within 5 %", "no result"]
-    header += [BAYESIAN] if rope else []
+    header += ["worse / equal / better than the first"] if rope else []
     print_table(header, body, drop=("wins − losses",))
     for line in found.conclusions():
         out.print(line)

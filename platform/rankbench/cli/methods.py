@@ -12,10 +12,10 @@ from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
 from rankbench.core.errors import require
 from rankbench.core.names import ALL
+from rankbench.core.patterns import Families, is_pattern, matches
 from rankbench.core.registry import nearest
 
 if TYPE_CHECKING:
-    from rankbench.core.patterns import Families
     from rankbench.experiment.method_facts import MethodFacts, ParamFacts
 
 EXAMPLES = """Examples:
@@ -43,7 +43,6 @@ def methods(
     plugin: Plugin = None,
 ) -> None:
     """List all methods with their families, or the parameters of one method, its own first."""
-    from rankbench.core.patterns import is_pattern, matches
     from rankbench.experiment.method_facts import facts_of, families_of, method_facts
 
     known = method_facts()

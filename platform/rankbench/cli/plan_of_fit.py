@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rankbench.cli.console import out, phase_progress, print_json
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
 
 if TYPE_CHECKING:
     from rankbench.data.cards import Card
@@ -18,8 +20,6 @@ PREDICTED = {"dataset", "method", "params", "dtype", "dry_run", "nodes", "source
 
 def require_both(options: FitOptions) -> None:
     """Raise ConfigError if one of the options is given without the other, or with one that does not change the prediction."""
-    from rankbench.core.errors import require
-
     dry_run, nodes = options.dry_run, options.nodes
     require(not dry_run or nodes is not None, "--dry-run: name the nodes too, such as --nodes 16x16x128GB@10")
     require(dry_run or nodes is None, "--nodes: only describes nodes for --dry-run; --address joins a cluster")
@@ -31,7 +31,6 @@ def require_both(options: FitOptions) -> None:
 
 def show_plan(card: Card, config: MethodConfig, dtype: str, nodes: str, json: bool) -> None:
     """Print hours, bytes over the wire and memory per node of the inverse for the data of `card`."""
-    from rankbench.core.environment import Environment
     from rankbench.data.prepare import prepare
     from rankbench.experiment.estimate import Size
     from rankbench.experiment.tile_plan import hardware_of, plan, require_tiles

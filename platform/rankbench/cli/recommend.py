@@ -9,6 +9,7 @@ import typer
 
 from rankbench.cli.arguments import ModelFolder, Plugin, TableFile
 from rankbench.cli.console import Json, err, out, print_json, print_table
+from rankbench.core.errors import require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +46,6 @@ def recommend(
 ) -> None:
     """Recommend items to users. The result has the columns user, rank, item and score."""
     from rankbench.cli.frames import check_output, chosen_ids, read_columns
-    from rankbench.core.errors import require
     from rankbench.experiment.fitted_model import UNKNOWN, load
 
     check_output(to)

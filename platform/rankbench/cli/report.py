@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
+from rankbench.core.files import require_writable
+from rankbench.core.registry import nearest
 
 if TYPE_CHECKING:
     from rankbench.reports.tables import Table
@@ -53,10 +58,6 @@ def report(
     plugin: Plugin = None,
 ) -> None:
     """Show the table of a sweep, or write its report. It has measured and published values, intervals, seconds and memory."""
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
-    from rankbench.core.files import require_writable
-    from rankbench.core.registry import nearest
     from rankbench.evaluation.metrics import metric_set
     from rankbench.reports.html import html
     from rankbench.reports.report import links_of, report_page, sweep_table, write_report
@@ -81,25 +82,18 @@ def report(
         print_json(as_json(table) | {"folder": str(stored.folder), "files": [str(path) for path in files]})
     elif format == "table":
         show_table(table)
-        _show_rest(stored, files)
+        if stored.chosen is None and stored.about.id:
+            out.print("this sweep is not finished; continue it with rankbench sweep FILE --resume", style="yellow")
+        for path in files:
+            out.print(str(path))
     elif format == "html":
         print(html(report_page(stored, table)), end="")
     else:
         print(visible(render(table, format)).rstrip("\n"))
 
 
-def _show_rest(stored: StoredSweep, files: Iterable[Path]) -> None:
-    if stored.chosen is None and stored.about.id:
-        out.print("this sweep is not finished; continue it with rankbench sweep FILE --resume", style="yellow")
-    for path in files:
-        out.print(str(path))
-
-
 def _require_measured(names: Iterable[str], stored: StoredSweep) -> None:
     """Raise ConfigError for a metric that no run has, if there are runs."""
-    from rankbench.core.errors import require
-    from rankbench.core.registry import nearest
-
     measured = {name for record in stored.records.values() for name in record.metrics}
     for name in names if measured else ():
         problem = f"--metrics: {name} was not measured{nearest(name, measured)}; measured: {', '.join(sorted(measured))}"
@@ -110,8 +104,6 @@ def show_table(table: Table) -> None:
     """Print title, conclusion, rows and notes. The best of a column is bold and the second underlined; without a terminal, ¹
     and ².
     """
-    from rich.text import Text
-
     from rankbench.reports.page import Best, Second
     from rankbench.reports.tables import columns
 

@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankbench.cli.arguments import Tags, skipping
-from rankbench.cli.console import Json, clock, err, out, print_json, print_table, show_files
-from rankbench.cli.declare import command
-from rankbench.cli.run_by_default import RunByDefault
+from rankbench.cli.console import Json, clock, err, out, print_json, print_table
+from rankbench.cli.declare import RunByDefault, command
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
+from rankbench.core.files import require_writable
+from rankbench.core.threads import available_cpus
 from rankbench.judge.printing import counted
 from rankbench.reproduce.options import ReproduceOptions, StatusOptions, StoreOptions
+from rankbench.tracking.labels import Labels
 
 if TYPE_CHECKING:
     from rankbench.reproduce.agenda import Agenda, Outcome
+    from rankbench.reproduce.schedule import Task
 
 EXAMPLES = """Examples:
   rankbench reproduce talos/3.1 --datasets amazon-beauty --budget 10m
@@ -63,13 +68,10 @@ def reproduce(
     with further seeds. One fit serves all tables, metrics and cutoffs that it can. Each finished fit is stored at once, and the
     same command goes on where it ended.
     """
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
     from rankbench.experiment.execution import require_device
     from rankbench.reproduce.agenda import agenda
     from rankbench.reproduce.agenda import reproduce as work_on
     from rankbench.sweeps.views.live import ReproduceView
-    from rankbench.tracking.labels import Labels
 
     options.check()
     environment = Environment.from_env()
@@ -100,7 +102,6 @@ def reproduce(
 @command(app, "status", EXAMPLES)
 def status(options: StatusOptions, json: Json = False) -> None:
     """Show per paper and table how many published cells are measured, and how near. Nothing is downloaded or fitted."""
-    from rankbench.core.environment import Environment
     from rankbench.reproduce.agenda import all_names, stored_evidence
     from rankbench.reproduce.catalogue import paper_tables, selected_names
     from rankbench.reproduce.counts import MEANING, by_cause, off_cells
@@ -133,8 +134,6 @@ def pages(
     json: Json = False,
 ) -> None:
     """Write a page per paper and an index from the evidence. Nothing is fitted."""
-    from rankbench.core.environment import Environment
-    from rankbench.core.files import require_writable
     from rankbench.reproduce.agenda import stored_evidence
     from rankbench.reproduce.catalogue import paper_tables
     from rankbench.reproduce.pages import write_pages
@@ -143,11 +142,12 @@ def pages(
     require_writable(to)
     with skipping(options.skip_bad) as skipped:
         evidence = stored_evidence(options, environment, skipped)
-    show_files(write_pages(to, paper_tables(environment), evidence, environment), json)
+    files = [str(path) for path in write_pages(to, paper_tables(environment), evidence, environment)]
+    print_json({"files": files}) if json else out.print("\n".join(files))
 
 
 def _show_tasks(plan: Agenda, json: bool) -> None:
-    from rankbench.core.threads import available_cpus
+    from rankbench.reports.page import Column, tabulated
     from rankbench.reproduce.forecast import forecast
 
     found = forecast(plan.tasks, plan.options.seconds, available_cpus())
@@ -160,23 +160,21 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
         about = {"not_available": plan.not_available, "evidence": str(plan.evidence.folder), "forecast": found.lines()}
         print_json({"tasks": rows, **about})
         return
-    body = [
-        [
-            task.stage,
-            task.dataset,
-            task.labels,
-            task.tables,
-            str(len(task.fits)),
-            str(task.n_cells),
-            f"{clock(task.seconds)}{' left' if task.begun else ''}" if task.seconds else "size not known",
-            found.of(task),
-        ]
-        for task in plan.tasks
+
+    def left(task: Task) -> str:
+        return " left" if task.begun else ""
+
+    columns: list[Column] = [
+        ("stage", lambda task: task.stage),
+        ("dataset", lambda task: task.dataset),
+        ("rows", lambda task: task.labels),
+        ("tables", lambda task: task.tables),
+        ("fits", lambda task: str(len(task.fits))),
+        ("cells", lambda task: str(task.n_cells)),
+        ("time (rough)", lambda task: f"{clock(task.seconds)}{left(task)}" if task.seconds else "size not known"),
+        *[("in the budget", found.of)] * (plan.options.seconds is not None),
     ]
-    header = ["stage", "dataset", "rows", "tables", "fits", "cells", "time (rough)", "in the budget"]
-    if plan.options.seconds is None:
-        header, body = header[:-1], [line[:-1] for line in body]
-    print_table(header, body, drop=("tables",))
+    print_table(*tabulated(plan.tasks, columns), drop=("tables",))
     for line in found.lines() if rows else ():
         out.print(line)
     out.print(f"{counted(len(rows), 'task')} left; evidence in {plan.evidence.folder}")

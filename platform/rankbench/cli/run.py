@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, out, print_json, print_table
 from rankbench.core.data_notes import data_notes
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
+from rankbench.core.threads import require_threads
 from rankbench.experiment.options import RunOptions
+from rankbench.tracking.labels import Labels
 
 if TYPE_CHECKING:
     from rankbench.api.record_run import RecordedRun
@@ -41,10 +45,6 @@ def run(*, options: RunOptions, tag: Tags = None, run_name: RunName = None, json
     """
     from rankbench.api.record_run import plan_run, record_run
     from rankbench.cli.plan_of_fit import require_both, show_plan
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
-    from rankbench.core.threads import require_threads
-    from rankbench.tracking.labels import Labels
     from rankbench.tracking.record import record_content
 
     require_both(options)

@@ -10,9 +10,11 @@ import typer
 
 from rankbench.cli import candidates
 from rankbench.cli.console import Json, out, phase_progress, print_json, print_table
+from rankbench.core.environment import Environment
+from rankbench.core.files import require_writable
+from rankbench.core.registry import Registry
 
 if TYPE_CHECKING:
-    from rankbench.core.registry import Registry
     from rankbench.studies.spec import Study
 
 EXAMPLES = """Examples:
@@ -37,8 +39,6 @@ def study(
 ) -> None:
     """Repeat a simulation or a figure of a paper. Published numbers are shown beside the measured ones."""
     from rankbench.core.config import assignments
-    from rankbench.core.environment import Environment
-    from rankbench.core.files import require_writable
     from rankbench.core.params import parameters
     from rankbench.studies.spec import registered
     from rankbench.studies.write import body, write

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +13,12 @@ import typer
 from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, clock, err, out, print_json, print_table, program
-from rankbench.cli.declare import command
-from rankbench.cli.run_by_default import RunByDefault
+from rankbench.cli.declare import RunByDefault, command
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ClusterError, DownloadError
+from rankbench.judge.printing import number
 from rankbench.sweeps.options import CommandOptions
+from rankbench.tracking.labels import Labels
 
 if TYPE_CHECKING:
     from rankbench.reports.tables import Table
@@ -64,11 +68,8 @@ def sweep(
     from rankbench.api.run_sweep import execute
     from rankbench.cli.confirm import can_ask, show_downloads, show_price
     from rankbench.cli.plan_of_sweep import show_plan
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import DownloadError
     from rankbench.sweeps.request import SweepRequest
     from rankbench.sweeps.views.sweep_view import SweepView
-    from rankbench.tracking.labels import Labels
 
     request = SweepRequest.of_words(options, Environment.from_env(), plugin or [])
     ask = can_ask((yes, json, dry_run))
@@ -89,7 +90,6 @@ def sweep(
 
 def _show_results(request: SweepRequest, folder: Path, table: Table, failed: int, json: bool) -> None:
     from rankbench.cli.report import show_table
-    from rankbench.core.errors import ClusterError
     from rankbench.reports.tables import as_json
 
     problem = f"{failed} runs failed; {folder}/report/report.md gives the reasons, and --resume repeats them" if failed else ""
@@ -122,9 +122,6 @@ def status(
     json: Json = False,
 ) -> None:
     """Show the state of a sweep: running, interrupted or finished, its trials, and the best result of each arm."""
-    import time
-
-    from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import last_heartbeat
     from rankbench.sweeps.store import SweepStore
@@ -137,11 +134,9 @@ def status(
     metric = stored.about.experiment.search.choose.metric
     rows = _by_arm(stored.records.values(), metric)
     if json:
-        keys = ("dataset", "model", "finished", "stopped", "failed", "best", "final")
-        arms = [dict(zip(keys, row, strict=True)) for row in rows]
         missing = {name: vars(problem) for name, problem in stored.about.not_available.items()}
         about = {"id": stored.folder.name, "state": state, "metric": metric, "running": running, "not_available": missing}
-        print_json(about | {"arms": arms})
+        print_json(about | {"arms": rows})
         return
     out.print(f"{stored.folder.name}: {state}", style="bold")
     if running:
@@ -162,7 +157,7 @@ def status(
     for problem in stored.about.not_available.values():
         out.print(f"not available: {problem.reason}", style="yellow")
     header = ["dataset", "model", "searched", "stopped", "failed", f"best {metric} on valid", "on test"]
-    print_table(header, [[*map(str, row[:5]), "" if row[5] is None else f"{row[5]:.4f}", str(row[6])] for row in rows])
+    print_table(header, [[number(value) if key == "best" else str(value) for key, value in row.items()] for row in rows])
 
 
 @app.command(epilog="Examples:\n\n  rankbench sweep stop\n\n  rankbench sweep stop demo-1f2e")
@@ -171,7 +166,6 @@ def stop(
     json: Json = False,
 ) -> None:
     """Stop a running sweep as Ctrl-C would, from any shell that sees its folder; finished runs are kept."""
-    from rankbench.core.environment import Environment
     from rankbench.schema.stored_sweep import find_sweep
     from rankbench.sweeps.heartbeat import request_stop
     from rankbench.sweeps.store import SweepStore
@@ -185,16 +179,18 @@ def stop(
         out.print(f"{folder.name}: asked to stop; the same command with --resume continues it")
 
 
-def _by_arm(records: Iterable[RunRecord], metric: str) -> list[tuple[Any, ...]]:
-    """Rows of dataset, model, numbers of finished, stopped and failed trials, best value on valid, and number of final runs."""
+def _by_arm(records: Iterable[RunRecord], metric: str) -> list[dict[str, Any]]:
+    """Per dataset and model, the numbers of finished, stopped and failed trials, the best value on valid, and the number of
+    final runs.
+    """
     rows: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
-        rows.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
+        rows.setdefault((record.dataset.name, record.label), []).append(record)
     result = []
     for (dataset, arm), members in sorted(rows.items()):
         searched = [record for record in members if record.stage == "search"]
         values = [record.metrics[metric].mean for record in searched if record.finished]
-        counts = [sum(record.status == state for record in searched) for state in ("finished", "stopped", "failed")]
+        counts = {state: sum(record.status == state for record in searched) for state in ("finished", "stopped", "failed")}
         finals = sum(record.stage == "final" and record.finished for record in members)
-        result.append((dataset, arm, *counts, max(values, default=None), finals))
+        result.append({"dataset": dataset, "model": arm, **counts, "best": max(values, default=None), "final": finals})
     return result

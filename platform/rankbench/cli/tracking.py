@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankbench.cli.arguments import ModelFolder, Plugin, RunName, Tags
 from rankbench.cli.console import Json, epilog, err, out, print_json, program
+from rankbench.core.environment import Environment
+from rankbench.core.errors import StorageError, require
+from rankbench.core.extras import require_extra
+from rankbench.core.redaction import without_password
+from rankbench.tracking.address import checked_uri, is_server, tracking_uri
+from rankbench.tracking.labels import Labels
 
 if TYPE_CHECKING:
     from rankbench.tracking.model_registry import Registered
@@ -31,17 +38,12 @@ PATIENCE = 120.0  # seconds without progress after which sync gives up; the uplo
 
 @app.callback()
 def _root() -> None:
-    from rankbench.core.extras import require_extra
-
     require_extra("tracking", "tracking")
 
 
 @app.command(epilog=epilog(EXAMPLES))
 def status(json: Json = False) -> None:
     """Show the tracking store, whether it answers, and how many messages wait for it."""
-    from rankbench.core.environment import Environment
-    from rankbench.core.redaction import without_password
-    from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import check
     from rankbench.tracking.spool import Spool
     from rankbench.tracking.store import is_new
@@ -67,14 +69,8 @@ def status(json: Json = False) -> None:
 @app.command(epilog=epilog(EXAMPLES))
 def sync(json: Json = False) -> None:
     """Send waiting messages to MLflow, each once. The exit code is 5 if some of them still wait."""
-    from contextlib import nullcontext
-
     from rich.progress import Progress
 
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import StorageError
-    from rankbench.core.redaction import without_password
-    from rankbench.tracking.address import tracking_uri
     from rankbench.tracking.delivery import Delivery
     from rankbench.tracking.spool import Spool
 
@@ -129,11 +125,7 @@ def serve(
     json: Json = False,
 ) -> int:
     """Run an MLflow server on the store until interrupted. It keeps artifacts in the results folder."""
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
-    from rankbench.core.redaction import without_password
     from rankbench.tracking import server
-    from rankbench.tracking.address import checked_uri, is_server, tracking_uri
 
     environment = Environment.from_env()
     uri, artifacts = checked_uri(store, "--store") if store else tracking_uri(environment), environment.results / "mlartifacts"
@@ -174,8 +166,6 @@ def register(
 ) -> None:
     """Register a model of `rankbench fit` in MLflow, which can then serve it. The exit code is 5 if the store refuses it."""
     from rankbench.api.register import register as register_model
-    from rankbench.core.environment import Environment
-    from rankbench.tracking.labels import Labels
     from rankbench.tracking.model_registry import checked_model_name
 
     checked_model_name(name, "--name")

@@ -7,6 +7,11 @@ from typing import Annotated
 import typer
 
 from rankbench.cli.console import Json, err, print_json
+from rankbench.core.environment import Environment
+from rankbench.core.errors import require
+from rankbench.core.extras import require_extra
+from rankbench.core.redaction import without_password
+from rankbench.tracking.address import is_server, tracking_uri
 
 EXAMPLES = """Example:
   rankbench ui --port 5001
@@ -18,11 +23,6 @@ def ui(
     json: Json = False,
 ) -> int:
     """Browse results in MLflow, until interrupted. The address is http://127.0.0.1:PORT."""
-    from rankbench.core.environment import Environment
-    from rankbench.core.errors import require
-    from rankbench.core.extras import require_extra
-    from rankbench.core.redaction import without_password
-    from rankbench.tracking.address import is_server, tracking_uri
     from rankbench.tracking.server import serve, url
 
     require_extra("tracking", "browsing runs")

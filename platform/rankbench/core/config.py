@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from rankbench.core.errors import ConfigError, DataError, first_line, require, shown
 from rankbench.core.names import DECLARED
+from rankbench.core.plain import plain
 from rankbench.core.registry import closest
 from rankbench.core.wording import wording
 
@@ -171,7 +172,7 @@ def override(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str,
 
     `*` in place of a position stands for every entry of the list that already has the rest of the path.
     """
-    result: Any = _copy(content)
+    result: dict[str, Any] = plain(content)  # of a value that aliases repeat, every place has its own copy
     for path, value in values.items():
         keys = path.split(".")
         require(len(keys) <= MOST_LEVELS, f"{shown(path)}: a path of more than {MOST_LEVELS} keys")
@@ -213,12 +214,6 @@ def _index(key: str, node: list[Any], path: str) -> int:
     if not key.isdecimal() or int(key) >= len(node):
         raise ConfigError(f"{path}: {key!r} is not a position in a list of {len(node)}")
     return int(key)
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def validate(model: type[M], content: Mapping[str, Any], source: str, stored: bool = False) -> M:

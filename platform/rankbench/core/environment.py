@@ -26,6 +26,7 @@ VARIABLES = {
     "RANKBENCH_HOME": "a folder with your own datasets/ and experiments/, searched first",
 }
 
+_PACKAGE = Path(__file__).resolve().parents[1]
 _ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 
@@ -93,10 +94,15 @@ class Environment:
                 f"RANKBENCH_RESULTS={self.results_store}: {what} needs a folder; {option}set RANKBENCH_RESULTS to a folder"
             )
 
+    def require_writable_runs(self) -> None:
+        """Raise StorageError if records of single runs cannot be written to the results folder and to its store."""
+        require_writable(self.results / "runs")
+        if self.results_store:
+            self.results_store.require_writable()
+
     def catalogues(self, kind: str) -> list[Path]:
         """Return the existing folders of `kind` ("datasets" or "experiments"), the user's own before those of the package."""
-        package = Path(__file__).resolve().parents[1]
-        parents = [self.home, Path.cwd(), package.parents[1], package / "catalogue"]
+        parents = [self.home, Path.cwd(), _PACKAGE.parents[1], _PACKAGE / "catalogue"]
         folders = [parent / kind for parent in parents if parent is not None]
         return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
@@ -114,8 +120,7 @@ class Environment:
 
 def is_of_the_product(path: Path | None) -> bool:
     """Whether a card, an experiment or a store is one of those that come with this program, and not the user's own."""
-    package = Path(__file__).resolve().parents[1]
-    folders = (package.parents[1] / "datasets", package.parents[1] / "experiments", package / "catalogue")
+    folders = (_PACKAGE.parents[1] / "datasets", _PACKAGE.parents[1] / "experiments", _PACKAGE / "catalogue")
     return path is not None and any(path.resolve().is_relative_to(folder) for folder in folders)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from rankbench.core.errors import ConfigError, StorageError
+from rankbench.core.errors import ConfigError, StorageError, first_line, shown
 from rankbench.core.plain import whole_number
 from rankbench.core.public import check_fields
 
@@ -87,9 +87,9 @@ def dense_bytes(n_items: int, itemsize: int) -> int:
 
 def bytes_of(text: str, source: str = "memory") -> int:
     """Return the bytes of '4GB', '500 mb' or '1.5 TB', powers of ten. Raises ConfigError, starting with `source`, otherwise."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])b?\s*", text, re.IGNORECASE)
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d+)?)\s*([kmgt])b?\s*", text, re.IGNORECASE)
     if not match or float(match[1]) <= 0:
-        raise ConfigError(f"{source}: expected a size such as 4GB or 500MB, got {text!r}")
+        raise ConfigError(f"{source}: expected a size such as 4GB or 500MB, got {shown(text)}")
     return int(float(match[1]) * 1000 ** ("KMGT".index(match[2].upper()) + 1))
 
 
@@ -102,7 +102,7 @@ def memory_errors_are_clear(what: str) -> Iterator[None]:
         raise StorageError(f"{what}: not enough memory ({error})") from None
     except RuntimeError as error:
         # Recognised by name and text, because a fit without PyTorch does not import it.
-        text = (str(error).splitlines() or [""])[0]
+        text = first_line(error)
         if type(error).__name__ != "OutOfMemoryError" and not any(phrase in text for phrase in _TORCH_ALLOCATION):
             raise
         raise StorageError(f"{what}: not enough memory ({text})") from None

@@ -156,18 +156,25 @@ def _of_module(name: str, prefix: str) -> Plugin:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         spec = None
+    except Exception as error:  # of the package that a dotted name begins with
+        raise ConfigError(f"{prefix}{name}: {type(error).__name__}: {first_line(error)}") from None
     if spec is None:
         raise ConfigError(f"{prefix}{name}: no such module; the path of a file ends in .py")
     if spec.submodule_search_locations:
-        digest = hashlib.sha256()
-        for folder in map(Path, spec.submodule_search_locations):
-            for path in sorted(folder.rglob("*.py")):
-                digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-        return Plugin(name, name, name, digest.hexdigest())
+        return Plugin(name, name, name, sources_digest(*map(Path, spec.submodule_search_locations)))
     if not spec.origin or not spec.origin.endswith(".py"):
         raise ConfigError(f"{prefix}{name}: a plugin is Python source, and this module is {spec.origin}")
     content = Path(spec.origin).read_bytes()
     return Plugin(name, name, name, hashlib.sha256(content).hexdigest(), content.decode("utf-8", "replace"))
+
+
+def sources_digest(*folders: Path) -> str:
+    """The SHA-256 of the paths and contents of all Python files in folders."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def _activate(plugin: Plugin) -> Plugin:

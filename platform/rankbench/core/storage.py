@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rankbench.core.errors import ConfigError, StorageError, first_line, require
 from rankbench.core.redaction import without_password
 
+P = ParamSpec("P")
 T = TypeVar("T")
 SCHEME = "s3://"
 _CHUNK = 8 << 20  # bytes of a file that are in memory at once
@@ -45,6 +46,38 @@ _KEYS = "; keys are given by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 _Place = tuple[str, str | None, str | None]  # bucket, endpoint, region
 _answered: set[_Place] = set()  # the stores that have answered this process
+
+
+def _repeated(action: Callable[Concatenate[Storage, str, P], T]) -> Callable[Concatenate[Storage, str, P], T]:
+    """Repeat an action on the object `key` as a whole, for some seconds, while the store fails in a way that may pass.
+
+    Raises StorageError of one line that names the object.
+    """
+
+    @wraps(action)
+    def repeated(store: Storage, key: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        start, pause = time.monotonic(), 0.5
+        while True:
+            try:
+                result = action(store, key, *args, **kwargs)
+                _answered.add(store._place)
+                return result
+            except OSError as error:
+                if error.errno is not None and not isinstance(error, FileNotFoundError):
+                    raise  # of the local file
+                text, past = first_line(error), time.monotonic() - start
+                match = re.search(r"AWS Error (\w+)", text)
+                name = match[1] if match else ""
+                passing = name in _PASSING or "HTTP status 5" in text
+                if passing and past + pause < (PATIENT_LIMIT if store._place in _answered else LIMIT):
+                    time.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    continue
+                meaning = "no such object" if isinstance(error, FileNotFoundError) else _MEANS.get(name, text)
+                tried = f" (tried for {past:.0f} s)" if passing else ""
+                raise StorageError(f"{store}/{key}: {meaning}{tried}".replace("/: ", ": ")) from None
+
+    return repeated
 
 
 @dataclass(frozen=True)
@@ -79,44 +112,32 @@ class Storage:
         """The objects below a further prefix."""
         return Storage(f"{self.uri}/{key}", self.endpoint, self.region)
 
+    @_repeated
     def read(self, key: str) -> bytes | None:
         """Return an object's content, None if there is none."""
+        try:
+            with self._files.open_input_stream(self._path(key)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
 
-        def read() -> bytes | None:
-            try:
-                with self._files.open_input_stream(self._path(key)) as stream:
-                    return bytes(stream.read())
-            except FileNotFoundError:
-                return None
-
-        return self._ask(key, read)
-
+    @_repeated
     def write(self, key: str, content: bytes) -> None:
         """Write an object; an earlier one with this key is replaced."""
+        with self._files.open_output_stream(self._path(key)) as stream:
+            stream.write(content)
 
-        def write() -> None:
-            with self._files.open_output_stream(self._path(key)) as stream:
-                stream.write(content)
-
-        self._ask(key, write)
-
+    @_repeated
     def upload(self, key: str, path: Path) -> None:
         """Write an object with the content of a file. It may be incomplete if the file cannot be read to its end."""
+        with path.open("rb") as file, self._files.open_output_stream(self._path(key)) as stream:
+            shutil.copyfileobj(file, stream, _CHUNK)
 
-        def upload() -> None:
-            with path.open("rb") as file, self._files.open_output_stream(self._path(key)) as stream:
-                shutil.copyfileobj(file, stream, _CHUNK)
-
-        self._ask(key, upload)
-
+    @_repeated
     def download(self, key: str, path: Path) -> None:
         """Write an object's content to a new file. Raises StorageError if there is no such object."""
-
-        def download() -> None:
-            with path.open("wb") as file, self._files.open_input_stream(self._path(key)) as stream:
-                shutil.copyfileobj(stream, file, _CHUNK)
-
-        self._ask(key, download)
+        with path.open("wb") as file, self._files.open_input_stream(self._path(key)) as stream:
+            shutil.copyfileobj(stream, file, _CHUNK)
 
     def names(self, key: str = "") -> list[str]:
         """Names directly below a prefix, of objects and of further prefixes, sorted."""
@@ -127,14 +148,11 @@ class Storage:
         start = len(self._path("")) + 1
         return sorted(path[start:] for path, is_object in self._list(key, recursive=True) if is_object)
 
+    @_repeated
     def remove(self, key: str) -> None:
         """Remove an object, if there is one."""
-
-        def remove() -> None:
-            with suppress(FileNotFoundError):
-                self._files.delete_file(self._path(key))
-
-        self._ask(key, remove)
+        with suppress(FileNotFoundError):
+            self._files.delete_file(self._path(key))
 
     def require_writable(self) -> None:
         """Raise StorageError if an object cannot be written, read and removed here."""
@@ -145,16 +163,13 @@ class Storage:
             raise StorageError(f"{self}: does not return what was written")
         self.remove(probe)
 
+    @_repeated
     def _list(self, key: str, recursive: bool) -> list[tuple[str, bool]]:
         """Path of each entry below a prefix, and whether it is an object."""
         from pyarrow import fs
 
         selector = fs.FileSelector(self._path(key), allow_not_found=True, recursive=recursive)
-
-        def listed() -> list[tuple[str, bool]]:
-            return [(info.path, info.type == fs.FileType.File) for info in self._files.get_file_info(selector)]
-
-        return self._ask(key, listed)
+        return [(info.path, info.type == fs.FileType.File) for info in self._files.get_file_info(selector)]
 
     def _path(self, key: str) -> str:
         """A key as pyarrow takes it, with the bucket."""
@@ -168,32 +183,6 @@ class Storage:
     @property
     def _place(self) -> _Place:
         return self.uri.removeprefix(SCHEME).partition("/")[0], self.endpoint, self.region
-
-    def _ask(self, key: str, action: Callable[[], T]) -> T:
-        """The result of `action`, which is repeated as a whole for some seconds while the store fails in a way that may pass.
-
-        Raises StorageError of one line that names the object.
-        """
-        start, pause = time.monotonic(), 0.5
-        while True:
-            try:
-                result = action()
-                _answered.add(self._place)
-                return result
-            except OSError as error:
-                if error.errno is not None and not isinstance(error, FileNotFoundError):
-                    raise  # of the local file
-                text, past = first_line(error), time.monotonic() - start
-                match = re.search(r"AWS Error (\w+)", text)
-                name = match[1] if match else ""
-                passing = name in _PASSING or "HTTP status 5" in text
-                if passing and past + pause < (PATIENT_LIMIT if self._place in _answered else LIMIT):
-                    time.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
-                    continue
-                meaning = "no such object" if isinstance(error, FileNotFoundError) else _MEANS.get(name, text)
-                tried = f" (tried for {past:.0f} s)" if passing else ""
-                raise StorageError(f"{self.uri}/{key}: {meaning}{tried}".replace("/: ", ": ")) from None
 
 
 @cache

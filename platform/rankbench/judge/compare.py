@@ -25,10 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from itertools import combinations, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,7 +37,11 @@ from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus
 from rankbench.evaluation.metrics import better_if_larger
 from rankbench.evaluation.summary import Interval, bootstrap_means, percentile_bounds
-from rankbench.evaluation.user_tables import UserValues
+from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 LEVEL = 0.05
 # With these numbers of resamples, the smallest corrected bootstrap p-value is 0.01 for any number of models.
@@ -100,6 +104,10 @@ class Comparison:
             return f"not distinguishable at {LEVEL}"
         above, below = ("better", "worse") if better_if_larger(self.metric) else ("higher", "lower")
         return above if self.difference > 0 else below
+
+    def facts(self) -> dict[str, Any]:
+        """All fields and the verdict."""
+        return asdict(self) | {"verdict": self.verdict}
 
 
 @dataclass(frozen=True)
@@ -204,6 +212,21 @@ def compare(
     return Comparisons(
         best, intervals, tuple(comparison(*pair) for pair in returned), tuple(comparison(*pair) for pair in beside)
     )
+
+
+def sample_of(table: pa.Table, metric: str, name: str) -> UserValues:
+    """Return the values of a metric for `compare`. Raises ConfigError, beginning with `name`, if the table has none."""
+    known = metrics_of(table.column_names)
+    hint = nearest(metric, known) or f"; it has {', '.join(known)}"
+    require(metric in known, f"{name}: has no per-user values of {metric!r}{hint}")
+    return values_of(table, metric)
+
+
+def pairs_frame(pairs: Iterable[Comparison]) -> pd.DataFrame:
+    """Return one row per comparison, with its verdict."""
+    import pandas as pd
+
+    return pd.DataFrame([pair.facts() for pair in pairs]).drop(columns="by_split", errors="ignore")
 
 
 @dataclass(frozen=True)

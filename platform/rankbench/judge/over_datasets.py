@@ -61,22 +61,16 @@ def spread(board: MethodRanking) -> dict[str, Spread]:
         return {}
     best = board.ranks == board.ranks.min(axis=1, keepdims=True)
     table = board.by_source(np.hstack([board.ranks, board.shares, best / best.sum(axis=1, keepdims=True)]))
-    means, draws = table.mean(axis=0), resampled(table) if len(table) > 1 else None
-    low, high = percentile_bounds(draws) if draws is not None else (np.full(3 * k, np.nan),) * 2
-    leads = None
-    if draws is not None:
-        # Means of equal ranks differ by rounding.
-        ranks = np.round(draws[:, :k], 9)
+    low: list[float | None] = [None] * len(table.T)
+    high, leads = low, low[:k]
+    if len(table) > 1:
+        draws = resampled(table)
+        low, high = (bounds.tolist() for bounds in percentile_bounds(draws))
+        ranks = np.round(draws[:, :k], 9)  # means of equal ranks differ by rounding
         ahead = ranks == ranks.min(axis=1, keepdims=True)
-        leads = (ahead / ahead.sum(axis=1, keepdims=True)).mean(axis=0)
-    cells = [
-        Interval(float(m), *(None if draws is None else float(bound) for bound in bounds))
-        for m, *bounds in zip(means, low, high, strict=True)
-    ]
-    return {
-        name: Spread(cells[i], cells[k + i], cells[2 * k + i], None if leads is None else float(leads[i]))
-        for i, name in enumerate(board.methods)
-    }
+        leads = (ahead / ahead.sum(axis=1, keepdims=True)).mean(axis=0).tolist()
+    cells = [Interval(*each) for each in zip(table.mean(axis=0).tolist(), low, high, strict=True)]
+    return {name: Spread(*cells[i::k], leads[i]) for i, name in enumerate(board.methods)}
 
 
 @dataclass(frozen=True)

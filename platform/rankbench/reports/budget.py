@@ -46,7 +46,7 @@ def spent(records: Iterable[RunRecord]) -> tuple[Spent, ...]:
     """Return one entry per dataset and arm, in the order of the records."""
     result: dict[tuple[str, str], Spent] = {}
     for record in records:
-        key = record.dataset.name, record.arm or record.method
+        key = record.dataset.name, record.label
         fit, seconds = 1 / record.fit_shared_by, record.own_seconds
         if record.stage == "search":
             own = Spent(*key, settings=1, search_fits=fit, search_seconds=seconds)

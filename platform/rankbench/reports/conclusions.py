@@ -8,7 +8,7 @@ if it has the best mean; a model is significantly different from it if both test
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rankbench.evaluation.metrics import better_if_larger
 from rankbench.judge.compare import Comparison
@@ -32,7 +32,7 @@ class Conclusion:
     behind: tuple[str, ...]
     missing: tuple[str, ...]
     stand_in: bool
-    sentence: str
+    sentence: str = ""
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -92,16 +92,19 @@ def _of_dataset(
     missing = tuple(row.arm for row in rows if row.missing)
     own = [pair for pair in pairs if pair.dataset == dataset]
     deciding = [pair for pair in own if pair.metric == metric]
-    groups: dict[str, list[str]] = {"tied": [], "identical": [], "behind": []}
-    for pair in deciding:
-        groups["identical" if pair.identical else "behind" if pair.distinguishable else "tied"].append(pair.model)
-    tied, identical, behind = (tuple(groups[name]) for name in ("tied", "identical", "behind"))
-    leader = deciding[0].against if deciding else None
-    if leader:
-        sentence = (
-            f"{_verdict(leader, deciding, tied, identical, behind)}{_other_metrics(own, metric, leader, tied, identical)}"
-            f"{_more_splits([row for row in rows if row.arm in (leader, *tied, *identical, *behind)])}"
-        )
+    found = Conclusion(
+        dataset=dataset,
+        metric=metric if deciding else None,
+        leader=deciding[0].against if deciding else None,
+        tied=tuple(pair.model for pair in deciding if not pair.identical and not pair.distinguishable),
+        identical=tuple(pair.model for pair in deciding if pair.identical),
+        behind=tuple(pair.model for pair in deciding if pair.distinguishable),
+        missing=missing,
+        stand_in=stand_in,
+    )
+    if deciding:
+        compared = [row for row in rows if row.arm in (*found.leading, *found.behind)]
+        sentence = f"{_verdict(found, deciding)}{_other_metrics(found, own)}{_more_splits(compared)}"
     else:
         sentence = _untested(rows, measured, finished)
     if measured and missing:
@@ -109,14 +112,12 @@ def _of_dataset(
         sentence += f" {len(missing)} of {len(rows)} rows have no result ({'; '.join(states)})."
     if measured and stand_in:
         sentence += " These data are a stand-in, so this says nothing about the data that they stand for."
-    return Conclusion(dataset, metric if leader else None, leader, tied, identical, behind, missing, stand_in, sentence)
+    return replace(found, sentence=sentence)
 
 
-def _verdict(
-    leader: str, pairs: Sequence[Comparison], tied: Sequence[str], identical: Sequence[str], behind: Sequence[str]
-) -> str:
-    metric, mean = pairs[0].metric, pairs[0].mean_against
-    parts = [f"{leader} leads in {metric} ({mean:.4f})"]
+def _verdict(found: Conclusion, pairs: Sequence[Comparison]) -> str:
+    tied, identical, behind = found.tied, found.identical, found.behind
+    parts = [f"{found.leader} leads in {found.metric} ({pairs[0].mean_against:.4f})"]
     if identical:
         parts.append(f"{in_words(identical)} {_verb(identical, 'has', 'have')} the same value for every user")
     if tied:
@@ -134,12 +135,10 @@ def _verdict(
     return "; ".join(parts) + "."
 
 
-def _other_metrics(
-    pairs: Sequence[Comparison], metric: str | None, leader: str, tied: Sequence[str], identical: Sequence[str]
-) -> str:
+def _other_metrics(found: Conclusion, pairs: Sequence[Comparison]) -> str:
     """Return a sentence on the metrics in which a model leads that is behind in the deciding one."""
-    leaders = {pair.metric: pair.against for pair in pairs if pair.metric != metric and better_if_larger(pair.metric)}
-    others = {name: best for name, best in leaders.items() if best not in (leader, *tied, *identical)}
+    leaders = {pair.metric: pair.against for pair in pairs if pair.metric != found.metric and better_if_larger(pair.metric)}
+    others = {name: best for name, best in leaders.items() if best not in found.leading}
     return "".join(f" In {name}, {best} leads." for name, best in others.items())
 
 

@@ -36,7 +36,7 @@ def interval_notes(finals: Iterable[RunRecord], metrics: Sequence[str]) -> list[
     arms: dict[tuple[str, str], dict[str, None]] = {}
     for record in finals:
         if doubt := record.interval_warning(metrics):
-            arms.setdefault((record.dataset.name, doubt), {})[record.arm or record.method] = None
+            arms.setdefault((record.dataset.name, doubt), {})[record.label] = None
     return [f"{dataset}: {doubt} ({listed(who)})" for (dataset, doubt), who in arms.items()]
 
 

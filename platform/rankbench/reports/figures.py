@@ -112,14 +112,14 @@ def convergence_figure(records: Sequence[RunRecord], metric: str, looks: dict[st
     runs = [record for record in records if any(column in row for row in record.curve)]
     watched = metric if column == metric else " or ".join(sorted({record.params["stop_metric"] for record in runs}))
     label = f"{watched}, {'a sample of users' if column == metric else 'on validation'}"
-    looks = looks | {arm: look for arm, look in styles([*looks, *map(_arm, runs)]).items() if arm not in looks}
+    looks = styles([*looks, *(run.label for run in runs)]) | looks
     order = list(looks)
     panels = []
     for dataset in dict.fromkeys(record.dataset.name for record in runs):
-        own = sorted((record for record in runs if record.dataset.name == dataset), key=lambda run: order.index(_arm(run)))
+        own = sorted((record for record in runs if record.dataset.name == dataset), key=lambda run: order.index(run.label))
         times = [row["seconds"] for record in own for row in record.curve if column in row]
         for axis, x_label in (("iteration", "iterations"), ("seconds", "training seconds without evaluation")):
-            marks = [_curve(record, axis, column, looks[_arm(record)]) for record in own]
+            marks = [_curve(record, axis, column, looks[record.label]) for record in own]
             log = axis == "seconds" and spans(times)
             panels.append(Panel(dataset, x_label, label, marks, size=(5.5, 3.6), log_x=log))
     caption = "Metric against iterations and against training seconds, one line per run."
@@ -144,7 +144,7 @@ def pareto_figure(table: Table, metric: str) -> Figure | None:
             tip = f"{row.arm}\n{metric}: {y:.4f}\nfit: {x:.2f} s, {row.peak_memory_gb:.1f} GB\n{row.setting}".rstrip()
             size, edge = _size(row.peak_memory_gb, largest), INK if row in best else ""
             marks.append(Marks([x], [y], table.styles[row.arm], row.arm, [tip], size=size, edge=edge))
-        amounts = sorted({_rounded(largest / 4), _rounded(largest)})
+        amounts = sorted({float(f"{gb:.1g}") for gb in (largest / 4, largest)})
         marks += [Marks([], [], Style(GREY), name=f"{gb:g} GB", size=_size(gb, largest)) for gb in amounts]
         labels = [Label(fit_seconds(row), row.cells[metric].mean, short(row.arm, 26), arm=row.arm) for row in rows]
         about = "seconds of the fit", f"{metric} on test"
@@ -176,8 +176,8 @@ def search_figure(records: Sequence[RunRecord], metric: str, looks: dict[str, St
     keep their distances, on a logarithmic axis if they span decades. Returns None if no arm searched anything.
     """
     order = list(looks)
-    records = sorted(records, key=lambda record: order.index(_arm(record)) if _arm(record) in looks else len(order))
-    looks = looks | {arm: look for arm, look in styles([*order, *map(_arm, records)]).items() if arm not in looks}
+    records = sorted(records, key=lambda record: order.index(record.label) if record.label in looks else len(order))
+    looks = styles([*order, *(record.label for record in records)]) | looks
     datasets = list(dict.fromkeys(record.dataset.name for record in records))
     panels = [
         _searched_panel(arm, name, members, metric, looks[arm], datasets)
@@ -197,7 +197,7 @@ def searched(records: Sequence[RunRecord], metric: str) -> dict[tuple[str, str],
     arms: dict[str, list[RunRecord]] = {}
     for record in records:
         if record.finished and metric in record.metrics:
-            arms.setdefault(_arm(record), []).append(record)
+            arms.setdefault(record.label, []).append(record)
     return {
         (arm, name): members
         for arm, members in arms.items()
@@ -232,12 +232,12 @@ def _interval(
 def _curve(record: RunRecord, axis: str, column: str, style: Style) -> Marks:
     rows = [row for row in record.curve if column in row]
     tips = [
-        f"{_arm(record)}\n{row[column]:.4f} at iteration {row['iteration']}\n{row['seconds']:.2f} s, seed {record.seed}"
+        f"{record.label}\n{row[column]:.4f} at iteration {row['iteration']}\n{row['seconds']:.2f} s, seed {record.seed}"
         for row in rows
     ]
     many = len(rows) > MANY_POINTS
     points = [row[axis] for row in rows], [row[column] for row in rows]
-    return Marks(*points, style, _arm(record), [] if many else tips, size=0 if many else 2.4, width=1.1)
+    return Marks(*points, style, record.label, [] if many else tips, size=0 if many else 2.4, width=1.1)
 
 
 def _searched_panel(
@@ -275,10 +275,6 @@ def _by_dataset(rows: Iterable[ReportRow]) -> list[tuple[str, list[ReportRow]]]:
     return list(groups.items())
 
 
-def _arm(record: RunRecord) -> str:
-    return record.arm or record.method
-
-
 def _in_order(values: Iterable[Any]) -> list[Any]:
     """Return the distinct values in order, names by letters."""
     distinct = list(dict.fromkeys(values))
@@ -294,17 +290,12 @@ def _marker(dataset: int) -> str:
 
 
 def _short(value: Any) -> str:
-    text = f"{value:g}".replace("e-0", "e-").replace("e+0", "e") if isinstance(value, float) else str(value)
-    return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
+    return short(f"{value:g}".replace("e-0", "e-").replace("e+0", "e") if isinstance(value, float) else str(value), LONG)
 
 
 def _size(gb: float, largest: float) -> float:
     """Return the diameter of a point, whose area grows with the memory, at most 80 points squared and at least 10."""
     return math.sqrt(max(10.0, 80.0 * gb / largest))
-
-
-def _rounded(gb: float) -> float:
-    return float(f"{gb:.1g}")
 
 
 def _about(pair: Comparison) -> str:

@@ -26,7 +26,7 @@ def row_command(about: SweepFile, record: RunRecord, searched: RunRecord | None,
     if experiment.final.fit_on != "auto" or (isinstance(entry, dict) and "card" in entry):
         return ""
     words = ["rankbench", "run", entry if isinstance(entry, str) else str(entry.get("file", entry["name"])), record.method]
-    arm = next((each for each in experiment.arms if each.label == (record.arm or record.method)), None)
+    arm = next((each for each in experiment.arms if each.label == record.label), None)
     stated = {*arm.params}.union(*arm.chosen.values()) if arm else set(record.params)
     # The final fit of a search that ended early has the best number of iterations.
     changed = {name for name, value in searched.params.items() if record.params.get(name) != value} if searched else set()

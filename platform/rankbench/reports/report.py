@@ -22,28 +22,67 @@ from rankbench.reports.site import Site, page_kind
 from rankbench.reports.sweep_page import sweep_page
 from rankbench.reports.tables import Table, pairs_note, render
 from rankbench.reports.targets import time_to_target
-from rankbench.schema.stored_sweep import StoredSweep
+from rankbench.schema.stored_sweep import ComparisonsFile, StoredSweep
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.links import RunLinks, run_links
-from rankbench.tracking.record import RunRecord
 
 
 def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
     """Return the table of a sweep's final runs, with the rows of its experiment that were not run. The metrics of its
     comparisons are the columns. `links`: the pages of its runs in MLflow.
     """
-    about, chosen, records, compared = stored.about, stored.chosen, stored.records, stored.compared
+    about, records, finals, compared = stored.about, stored.records, stored.finals, stored.compared
     assert compared is not None
     experiment, wanted, differences = about.experiment, compared.metrics, compared.comparisons
-    arms = {arm.label: arm for arm in experiment.arms}
-    deciding = deciding_metric(differences, experiment.search.choose.metric)
-    entries = {(row.dataset, row.arm): row for row in stored.rows}
-    datasets = sorted({*about.dataset_names, *(dataset for dataset, _ in entries)})
-    not_available, finals = about.not_available, stored.finals
-    rows, notes = list[ReportRow](), list(about.notes)
+    rows, notes_of_rows = _rows(stored, compared)
+    notes = [*about.notes, *notes_of_rows]
+    if compared.neighbours:
+        notes.append(pairs_note(compared.neighbours))
+    notes += interval_notes(finals, wanted)
+    # The page has a section for deviations; a plain table shows them among the notes.
+    deviations = [f"{name} is not available: {why.reason}" for name, why in about.not_available.items()]
+    deviations += data_deviations(finals, deciding_metric(differences, experiment.search.choose.metric))
+    deviations += left_out(experiment.not_run)
+    if about.changes:
+        deviations.append(f"changed from the experiment file: {' '.join(about.changes)}")
+    notes += deviations
+    notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
+    settings = [record for record in records.values() if record.stage == "search"]
+    if early := sum(record.stopped for record in settings):
+        notes.append(f"{early} of {len(settings)} searched settings were stopped before their end")
+    ends = at_the_end(stored.rows)
+    notes += ends[MANY:]
+    tuning = [*untuned(experiment, stored.rows, rows), *ends_sentence(ends, experiment.search.extend)]
+    order = {arm: position for position, arm in enumerate(dict.fromkeys(arm.label for arm in experiment.arms))}
+    followed = [name for name in wanted if any(name in point for record in finals for point in record.curve)]
+    ended = stored.chosen is not None or not records
+    table = Table(
+        title=experiment.question or experiment.name,
+        metrics=wanted,
+        rows=tuple(rows),
+        notes=tuple(notes),
+        differences=differences,
+        deviations=(*deviations, *run_deviations(experiment, rows, finals)) if records else tuple(deviations),
+        budget=tuple(sorted(spent(records.values()), key=lambda each: (each.dataset, order.get(each.arm, len(order))))),
+        targets=time_to_target(finals, followed[-1], list(order)) if followed else (),
+        not_available=about.not_available,
+        conclusions=conclude(rows, differences, experiment.search.choose.metric, stand_ins(finals), ended, tuning),
+        command=about.command or "",
+        links=links,
+        neighbours=compared.neighbours,
+    )
+    common = [f"in every row with these parameters: {setting_text(table.common)}"] if table.common else []
+    return replace(table, notes=(*common, *table.legend, *table.notes))
+
+
+def _rows(stored: StoredSweep, compared: ComparisonsFile) -> tuple[list[ReportRow], list[str]]:
+    """Return the rows of the table by dataset, and notes on them: those of the experiment, of foreign lists, and not run."""
+    about, records, experiment, metrics = stored.about, stored.records, stored.about.experiment, compared.metrics
+    arms, entries = {arm.label: arm for arm in experiment.arms}, {(row.dataset, row.arm): row for row in stored.rows}
+    rows, notes = list[ReportRow](), list[str]()
     runs: dict[str, list[str]] = {}
-    for dataset in datasets:
-        recall = next((record.dataset.recall for record in finals if record.dataset.name == dataset), "")
+    for dataset in sorted({*about.dataset_names, *(dataset for dataset, _ in entries)}):
+        recall = next((record.dataset.recall for record in stored.finals if record.dataset.name == dataset), "")
         is_open = "open" in (recall, experiment.published and experiment.published.recall)
         for arm, spec in arms.items():
             published = _beside(spec.published.get(dataset, {}), is_open)
@@ -57,67 +96,30 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
             tried = [r for r in records.values() if r.stage == "search" and (r.dataset.name, r.arm) == (dataset, arm)]
             searched = sum(not record.failed for record in tried)
             if not finished or not entry:
-                nothing_to_choose = chosen is not None and tried and not any(record.finished for record in tried)
+                nothing_to_choose = stored.chosen is not None and tried and not any(record.finished for record in tried)
                 why = "failed" if reasons or nothing_to_choose else "not run"
-                if why == "not run" and dataset in not_available:
-                    why = not_available[dataset].state
+                if why == "not run" and dataset in about.not_available:
+                    why = about.not_available[dataset].state
                 rows.append(missing_row(dataset, arm, spec.method, published, why))
                 continue
             pooled = {each.metric: each for each in compared.models if (each.dataset, each.model) == (dataset, arm)}
             stated = {*spec.params, *chain(*spec.chosen.values())}
-            command = row_command(about, finished[0], records.get(entry.search or ""), wanted)
-            rows.append(row_of(finished, wanted, published, searched, pooled, stated, command, entry.seeded))
+            command = row_command(about, finished[0], records.get(entry.search or ""), metrics)
+            rows.append(row_of(finished, metrics, published, searched, pooled, stated, command, entry.seeded))
             if len(finished) > 1:
                 seeds, splits = (", ".join(map(str, values)) for values in (rows[-1].seeds, rows[-1].split_seeds))
                 runs.setdefault(f"{len(finished)} runs, seed {seeds}, split seed {splits}", []).append(f"{arm} on {dataset}")
-        for record in stored.foreign:
-            if record.dataset.name == dataset:
-                rows.append(row_of([record], wanted, {}, 0, {}))
-                notes += (
-                    [f"{record.arm} on {dataset}: {sentence}" for sentence in record.lists.sentences] if record.lists else []
-                )
+        for record in (each for each in stored.foreign if each.dataset.name == dataset):
+            rows.append(row_of([record], metrics, {}, 0, {}))
+            sentences = record.lists.sentences if record.lists else ()
+            notes += [f"{record.arm} on {dataset}: {sentence}" for sentence in sentences]
         rows += [
             missing_row(dataset, row.name, "", _beside(row.published[dataset], is_open), "not run")
             for row in experiment.not_run
             if dataset in row.published
         ]
     notes += [f"mean ± standard deviation of {text}: {', '.join(members)}" for text, members in runs.items()]
-    if compared.neighbours:
-        notes.append(pairs_note(compared.neighbours))
-    notes += interval_notes(finals, wanted)
-    # The page has a section for deviations; a plain table shows them among the notes.
-    unavailable = [f"{name} is not available: {why.reason}" for name, why in not_available.items()]
-    deviations = [*unavailable, *data_deviations(finals, deciding), *left_out(experiment.not_run)]
-    if about.changes:
-        deviations.append(f"changed from the experiment file: {' '.join(about.changes)}")
-    notes += deviations
-    notes += [f"failed: {r.arm} {r.params}: {r.error}" for r in records.values() if r.failed]
-    notes += _stopped(records)
-    ends = at_the_end(stored.rows)
-    notes += ends[MANY:]
-    tuning = [*untuned(experiment, stored.rows, rows), *ends_sentence(ends, experiment.search.extend)]
-    order = {arm: position for position, arm in enumerate(arms)}
-    followed = [name for name in wanted if any(name in point for record in finals for point in record.curve)]
-    table = Table(
-        experiment.question or experiment.name,
-        wanted,
-        tuple(rows),
-        tuple(notes),
-        differences,
-        (*deviations, *run_deviations(experiment, rows, finals)) if records else tuple(deviations),
-        stand_ins(finals),
-        tuple(sorted(spent(records.values()), key=lambda each: (each.dataset, order.get(each.arm, len(order))))),
-        time_to_target(finals, followed[-1], list(arms)) if followed else (),
-        not_available,
-        conclude(
-            rows, differences, experiment.search.choose.metric, stand_ins(finals), chosen is not None or not records, tuning
-        ),
-        about.command or "",
-        links,
-        compared.neighbours,
-    )
-    common = [f"in every row with these parameters: {setting_text(table.common)}"] if table.common else []
-    return replace(table, notes=(*common, *table.legend, *table.notes))
+    return rows, notes
 
 
 def links_of(stored: StoredSweep, environment: Environment) -> RunLinks:
@@ -154,13 +156,6 @@ def note(question: str, table: Table) -> str:
 def report_page(stored: StoredSweep, table: Table) -> Page:
     """Return the page of a sweep with its figures."""
     return sweep_page(stored, table, _figures(stored, table))
-
-
-def _stopped(records: dict[str, RunRecord]) -> list[str]:
-    """Return a note on how many settings the search stopped early, if any."""
-    searched = [record for record in records.values() if record.stage == "search"]
-    early = sum(record.stopped for record in searched)
-    return [f"{early} of {len(searched)} searched settings were stopped before their end"] if early else []
 
 
 def _beside(published: dict[str, float], is_open: bool) -> dict[str, float]:

@@ -88,7 +88,7 @@ def row_of(
             cells[name] = Cell(mean, low, high, published.get(name), stdev(means))
     return ReportRow(
         first.dataset.name,
-        first.arm or first.method,
+        first.label,
         first.method,
         {name: value for name, value in first.params.items() if value is not None},
         cells,

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
-from rankbench.core.spreadsheet import inert
+from rankbench.core.spreadsheet import inert_table
 from rankbench.evaluation.metrics import better_if_larger
 from rankbench.judge.compare import LEVEL, Comparison
 from rankbench.judge.printing import difference, interval, number, p_text, parts, setting_text
@@ -19,8 +19,8 @@ from rankbench.reports import markdown
 from rankbench.reports.budget import Spent
 from rankbench.reports.conclusions import Conclusions
 from rankbench.reports.figure import Style, styles
-from rankbench.reports.page import Best, Second, State
-from rankbench.reports.rows import ReportRow
+from rankbench.reports.page import Best, Column, Second, State, tabulated
+from rankbench.reports.rows import Cell, ReportRow
 from rankbench.reports.targets import Reached
 from rankbench.schema.stored_sweep import NotAvailable
 from rankbench.tracking.links import RunLinks
@@ -39,7 +39,6 @@ class Table:
 
     `differences`: every model against the best of its dataset in each metric; `neighbours`: against the next better one, if
     only these pairs of many models were tested. `deviations`: sentences on how the sweep differs from the papers' protocol.
-    `stand_ins`: datasets in place of others, whose published numbers belong to other data.
     `not_available`: dataset → why its data are not available. `conclusions`: what the tests show, in sentences. `command`:
     repeats the sweep. `links`: the pages of the runs in MLflow.
     """
@@ -50,7 +49,6 @@ class Table:
     notes: tuple[str, ...] = field(default=())
     differences: tuple[Comparison, ...] = ()
     deviations: tuple[str, ...] = ()
-    stand_ins: tuple[str, ...] = ()
     budget: tuple[Spent, ...] = ()
     targets: tuple[Reached, ...] = ()
     not_available: dict[str, NotAvailable] = field(default_factory=dict)
@@ -115,55 +113,49 @@ def columns(
     A row without a measurement shows the reason in place of its numbers. If no row has one, columns that would be empty are
     left out.
     """
-    published = _with(table, "published")
-    several = _with(table, "std")
-    datasets = len({row.dataset for row in table.rows}) > 1
-    header = (["dataset"] if datasets else []) + ["model"]
-    if all(row.missing for row in table.rows):
-        for name in table.metrics:
-            header += [name, *["published"] * (name in published)]
-        return header, [_not_run(row, table.metrics, published, datasets) for row in table.rows]
-    for name in table.metrics:
-        header += [name, *["± std"] * (name in several), "95 % interval"]
-        header += ["published", "difference"] if name in published else []
-    energy = any(row.joules is not None for row in table.rows)
-    header += ["setting", "fit s", "rank s", "peak GB", *["fit kJ"] * energy]
-    body, common = [], table.common
+    published, several, common = _with(table, "published"), _with(table, "std"), table.common
+    measured = any(not row.missing for row in table.rows)
     emphasis: dict[int | None, Callable[[str], str]] = {1: best, 2: second}
-    for row in table.rows:
-        line = ([row.dataset] if datasets else []) + [row.arm]
-        for name in table.metrics:
+
+    def of_metric(name: str) -> list[tuple[bool, Column]]:
+        def mean(row: ReportRow) -> str:
             cell = row.cells.get(name)
             shown = f"{number(cell.mean)}{mark * table.tied(row, name)}" if cell else row.missing
-            line.append(emphasis.get(table.rank(row, name), str)(shown))
-            if name in several:
-                line.append(number(cell.std if cell else None))
-            line.append(interval(cell.low, cell.high) if cell else "")
-            if name in published:
-                near = cell.agreement(name) if cell else None
-                line.append(number(cell.published if cell else row.published.get(name)))
-                line.append(difference(near.difference if near else None))
-        if row.missing:
-            body.append([*line, "", "", "", "", *[""] * energy])
-            continue
-        shared = f" ÷{row.fit_shared_by}" if row.fit_shared_by > 1 else ""
-        line += [
-            setting_text({name: value for name, value in row.params.items() if name in row.stated and name not in common}),
-            f"{row.seconds['fit']:.1f}{shared}" if "fit" in row.seconds else "",
-            f"{row.seconds['rank']:.1f}" if "rank" in row.seconds else "",
-            f"{row.peak_memory_gb:.1f}" if row.peak_memory_gb else "",
-            *["" if row.joules is None else f"{row.joules / 1000:.2f}{shared}"] * energy,
+            return emphasis.get(table.rank(row, name), str)(shown)
+
+        def distance(cell: Cell) -> str:
+            near = cell.agreement(name)
+            return difference(near.difference if near else None)
+
+        def of_cell(form: Callable[[Cell], str]) -> Callable[[ReportRow], str]:
+            return lambda row: form(row.cells[name]) if name in row.cells else ""
+
+        return [
+            (True, (name, mean)),
+            (measured and name in several, ("± std", of_cell(lambda cell: number(cell.std)))),
+            (measured, ("95 % interval", of_cell(lambda cell: interval(cell.low, cell.high)))),
+            (name in published, ("published", lambda row: number(row.published.get(name)))),
+            (measured and name in published, ("difference", of_cell(distance))),
         ]
-        body.append(line)
-    return header, body
 
+    def setting(row: ReportRow) -> str:
+        return setting_text({name: value for name, value in row.params.items() if name in row.stated and name not in common})
 
-def _not_run(row: ReportRow, metrics: Sequence[str], published: Sequence[str], datasets: bool) -> list[str]:
-    """Return the cells of a row in a table without any measurement."""
-    line = [row.dataset] * datasets + [row.arm]
-    for name in metrics:
-        line += [row.missing, *[number(row.published.get(name))] * (name in published)]
-    return line
+    def shared(row: ReportRow) -> str:
+        return f" ÷{row.fit_shared_by}" if row.fit_shared_by > 1 else ""
+
+    energy = any(row.joules is not None for row in table.rows)
+    possible: list[tuple[bool, Column]] = [
+        (len({row.dataset for row in table.rows}) > 1, ("dataset", lambda row: row.dataset)),
+        (True, ("model", lambda row: row.arm)),
+        *(column for name in table.metrics for column in of_metric(name)),
+        (measured, ("setting", setting)),
+        (measured, ("fit s", lambda row: f"{row.seconds['fit']:.1f}{shared(row)}" if "fit" in row.seconds else "")),
+        (measured, ("rank s", lambda row: f"{row.seconds['rank']:.1f}" if "rank" in row.seconds else "")),
+        (measured, ("peak GB", lambda row: f"{row.peak_memory_gb:.1f}" if row.peak_memory_gb else "")),
+        (energy, ("fit kJ", lambda row: "" if row.joules is None else f"{row.joules / 1000:.2f}{shared(row)}")),
+    ]
+    return tabulated(table.rows, [column for needed, column in possible if needed])
 
 
 def difference_columns(pairs: Sequence[Comparison]) -> tuple[list[str], list[list[str]]]:
@@ -221,7 +213,7 @@ def as_json(table: Table) -> dict[str, Any]:
         "metrics": list(table.metrics),
         "rows": rows,
         "notes": list(table.notes),
-        "differences": [asdict(pair) | {"verdict": pair.verdict} for pair in table.differences],
+        "differences": [pair.facts() for pair in table.differences],
         "deviations": list(table.deviations),
         "budget": [asdict(each) for each in table.budget],
         "time_to_target": [asdict(each) for each in table.targets],
@@ -275,10 +267,7 @@ def csv_text(table: Table) -> str:
     """The frame as CSV, with settings as words. Text that a spreadsheet would run as a formula is made inert."""
     frame = frame_of(table)
     frame["setting"] = frame["setting"].map(setting_text)
-    words = frame.select_dtypes(include=["object", "string"]).columns
-    return frame.assign(**{name: [inert(w) if isinstance(w, str) else w for w in frame[name]] for name in words}).to_csv(
-        index=False
-    )
+    return inert_table(frame).to_csv(index=False)
 
 
 def _with(table: Table, attribute: str) -> list[str]:

@@ -42,7 +42,7 @@ def time_to_target(records: Sequence[RunRecord], metric: str, arms: Sequence[str
     for record in followed:
         split = record.dataset.name, record.dataset.split_seed
         best[split] = max(best.get(split, float("-inf")), final_value(record, metric))
-        by_model.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
+        by_model.setdefault((record.dataset.name, record.label), []).append(record)
     places = {arm: place for place, arm in enumerate(arms)}
     datasets = list(dict.fromkeys(dataset for dataset, _ in by_model))
     order = sorted(by_model, key=lambda key: (datasets.index(key[0]), places.get(key[1], len(places))))
