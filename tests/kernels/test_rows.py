@@ -138,6 +138,17 @@ def test_squared_lengths_and_their_gradient_are_those_of_pytorch(dtype):
         assert_allclose(of, exact.grad, **TOLERANCE[dtype])
 
 
+def test_rows_without_numbers_have_the_length_zero():
+    table = torch.ones(3, 4)[:, :0].requires_grad_()
+    lengths = squared_lengths(table)
+    lengths.sum().backward()
+    assert lengths.tolist() == [0, 0, 0] and table.grad.shape == (3, 0)
+    # Compiled, the loop would read beyond the row without an error.
+    out = np.full(3, np.nan)
+    kernels._lengths.py_func(np.ones((3, 0)), out, 0, 3)
+    assert out.tolist() == [0, 0, 0]
+
+
 @BOTH
 @pytest.mark.parametrize("n", [0, 1, 23, 5000])
 def test_chosen_rows_have_the_gradient_of_an_index(n, dtype):

@@ -1,7 +1,5 @@
 """A fit by several workers that are lost again and again ends, instead of going on from vectors that are not its own."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from fits import interactions, params
@@ -11,7 +9,6 @@ from rankbench.fitting.flow import Lost
 from rankbench.losses.spec import registered
 from rankbench.training.crewed_trainer import TRIES, CrewedTrainer, Member
 from rankbench.training.schedule import Schedule
-from rankbench.training.trainer import Trainer
 
 
 class Alone:
@@ -43,7 +40,7 @@ class Local(Member):
     """A worker without others to send anything to."""
 
     def __init__(self, X, given, loss, seed, dtype, device):
-        self.make = partial(Trainer, X, given, registered().get(loss), seed, np.dtype(dtype).type, device)
+        self.arguments = X, given, registered().get(loss), seed, np.dtype(dtype).type, device
         self.begin()
 
     def ready(self):

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from fits import DIM, N_ITEMS, N_USERS, driven, fitted, gradients, interactions, only_batch, params, trainer_of, vectors
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn.functional import cosine_similarity, softplus
 
-from rankbench.core.errors import ConfigError, NumericalError
+from rankbench.core.errors import ConfigError, DataError, NumericalError
 from rankbench.fitting.recommenders import FactorRecommender, score
 
 OPTIMIZERS = pytest.mark.parametrize("optimizer", ["row-adam", "adam"])
@@ -26,6 +27,11 @@ def bpr_rows(U, V, users, items, drawn):
     pos = (U[users] * V[items]).sum(1)
     neg = (U[users][:, None] * V[np.tile(drawn, (len(users) // len(drawn), 1))]).sum(2)
     return softplus(neg - pos[:, None]).mean(dim=1)
+
+
+def test_training_data_without_interactions_are_refused():
+    with pytest.raises(DataError, match="no interactions"):
+        trainer_of(sp.csr_array((4, 3), dtype=np.float32), "bpr")
 
 
 @pytest.mark.parametrize("rest", [1, 2, 3])

@@ -38,6 +38,16 @@ class State:
     code: str = ""
 
 
+def prefixed(parts: Mapping[str, Mapping[str, np.ndarray]], separator: str = "/") -> dict[str, np.ndarray]:
+    """The arrays of all parts in one dictionary, each under the name of its part, the separator and its own name."""
+    return {f"{part}{separator}{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+
+def part_of(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 @dataclass(frozen=True)
 class Checkpoints:
     """States of one fit in `folder`. Without `resume`, a fit restarts even if there are states. A state is due `every`

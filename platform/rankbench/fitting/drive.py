@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 
 from rankbench.core.errors import NumericalError
-from rankbench.fitting.checkpoints import Checkpoints, State
+from rankbench.fitting.checkpoints import Checkpoints, State, part_of, prefixed
 from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.fitting.stopping import Stopping
@@ -85,8 +85,7 @@ class _Course:
     best: dict[str, np.ndarray] = field(default_factory=dict)  # the arrays of the best model
 
     def state(self, inner: State) -> State:
-        arrays = {f"fit/{name}": array for name, array in inner.arrays.items()}
-        arrays |= {f"best/{name}": array for name, array in self.best.items()}
+        arrays = prefixed({"fit": inner.arrays, "best": self.best})
         values = {"fit": inner.values, "curve": self.curve, "patience": self.patience.values(), "valid": self.valid}
         return State(inner.number, arrays, values)
 
@@ -96,8 +95,8 @@ class _Course:
         if saved is None:
             return cls(), None
         values = saved.values
-        course = cls(values["curve"], Patience.of(values["patience"]), values["valid"], _inside(saved.arrays, "best/"))
-        return course, State(saved.number, _inside(saved.arrays, "fit/"), values["fit"])
+        course = cls(values["curve"], Patience.of(values["patience"]), values["valid"], part_of(saved.arrays, "best/"))
+        return course, State(saved.number, part_of(saved.arrays, "fit/"), values["fit"])
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,3 @@ def result_of(generator: Generator[Any, None, T], on_value: Callable[[Any], obje
                 on_value(value)
         except StopIteration as end:
             return end.value
-
-
-def _inside(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

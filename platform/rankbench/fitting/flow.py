@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numba
 import numpy as np
 
-from rankbench.fitting.thread_pool import in_order
+from rankbench.fitting.thread_pool import each, slices
 
 COMBINED = 8  # most changes of an array in one task: more would delay those that wait for them
 QUEUE = 2  # tasks per slot that a node has been handed, of which one runs
@@ -186,8 +186,8 @@ class Flow:
         """Hand out what can be computed; with `wait`, until a task has finished."""
         self._hand_out()
         finished = self.pool.finished(wait)
-        for each in finished:
-            self._finish(*self._running.pop(each))
+        for task in finished:
+            self._finish(*self._running.pop(task))
         if finished:
             self._hand_out()
 
@@ -310,13 +310,12 @@ def change(plan: Sequence[tuple[Callable[..., Any], int]], array: np.ndarray, *r
 
 def _copied(array: np.ndarray) -> np.ndarray:
     """A copy in the same order, by as many threads as numba has: large new arrays are mapped page by page."""
-    copy, threads = np.empty_like(array), numba.get_num_threads()
+    copy = np.empty_like(array)
     # Blocks of whole columns or rows, whichever are contiguous.
     source, target = (array.T, copy.T) if array.flags.f_contiguous else (array, copy)
-    step = -(-len(source) // threads)
-    parts = [slice(start, start + step) for start in range(0, len(source), step)] if array.nbytes > SMALL else [slice(None)]
-    for _ in in_order(lambda part: np.copyto(target[part], source[part]), parts, min(threads, len(parts))):
-        pass
+    step = -(-len(source) // numba.get_num_threads())
+    parts = slices(0, len(source), step) if array.nbytes > SMALL else [slice(None)]
+    each(lambda part: np.copyto(target[part], source[part]), parts)
     return copy
 
 

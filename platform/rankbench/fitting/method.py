@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.params import parameters, used_names
+from rankbench.core.errors import DataError, require, shown
+from rankbench.core.params import P, parameters, used_names
 from rankbench.core.registry import Registry
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
@@ -23,6 +24,22 @@ from rankbench.fitting.stopping import Stopping
 
 F = TypeVar("F", bound=Callable[..., Any])
 METHODS: Registry[Method] = Registry("method")
+LARGEST = 2**31 - 1  # of the whole numbers among parameters
+
+
+def sized_parameters(cls: type[P], values: Mapping[str, Any], source: str) -> P:
+    """As `parameters`. Raises ConfigError also for a whole number that no array could have as a size."""
+    p = parameters(cls, values, source)
+    for name, value in vars(p).items():
+        fits = not isinstance(value, int) or value <= LARGEST
+        require(fits, f"{source}: {name} must be at most {LARGEST}, got {shown(value)}")
+    return p
+
+
+def require_interactions(X: sp.csr_array) -> None:
+    """Raise DataError if X has no interactions."""
+    if not X.nnz:
+        raise DataError("the training data has no interactions: there is nothing to fit")
 
 
 class Shift(NamedTuple):
@@ -126,7 +143,7 @@ class Method:
 
     def configure(self, values: Mapping[str, Any], source: str) -> Any:
         """Return the parameters from flat values. Raises ConfigError with `source` and the name of the parameter."""
-        return parameters(self.params, values, source)
+        return sized_parameters(self.params, values, source)
 
     def flat(self, p: Any) -> dict[str, Any]:
         """Return the flat values of parameters, the reverse of `configure`."""

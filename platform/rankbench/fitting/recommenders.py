@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.fitting.executors import ThreadMap
+from rankbench.fitting.thread_pool import by_threads, slices
 
 _ENCODED = 1024  # histories that are encoded at once
 
@@ -218,11 +218,9 @@ class AutoencoderRecommender(ArrayRecommender):
     def fold(self, users: np.ndarray, history: sp.csr_array) -> FactorRecommender:
         """The model with the vectors [g, 1] of `users` (m,), whose interactions are `history` (m, n_items)."""
         U = np.zeros((int(users.max(initial=-1)) + 1, self.V.shape[1]), self.dtype)
-        starts = range(0, len(users), _ENCODED)
-        parts = ThreadMap(numba.get_num_threads()).map(lambda at: self._encoded(history[at : at + _ENCODED]), starts)
-        for index, encoded in parts:
-            at = users[starts[index] : starts[index] + _ENCODED]
-            U[at, :-1], U[at, -1] = encoded, 1
+        parts = slices(0, len(users), _ENCODED)
+        for part, encoded in zip(parts, by_threads(lambda part: self._encoded(history[part]), parts), strict=True):
+            U[users[part], :-1], U[users[part], -1] = encoded, 1
         return FactorRecommender(U, self.V)
 
     def _encoded(self, history: sp.csr_array) -> np.ndarray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from itertools import islice
 from typing import Any
 
+import numba
 import numpy as np
 
 
@@ -32,6 +33,17 @@ def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) 
         for future in running:
             future.cancel()
         wait(running)
+
+
+def by_threads(function: Callable[[Any], Any], parts: Sequence[Any]) -> Iterator[Any]:
+    """`in_order` with as many threads as numba has, and no more than there are parts."""
+    return in_order(function, parts, max(1, min(numba.get_num_threads(), len(parts))))
+
+
+def each(function: Callable[[Any], Any], parts: Sequence[Any]) -> None:
+    """Call function(part) for all parts, by the threads of `by_threads`."""
+    for _ in by_threads(function, parts):
+        pass
 
 
 def slices(start: int, stop: int, width: int) -> list[slice]:

@@ -37,6 +37,11 @@ def in_blocks(function: Callable[[int, int], Any], n: int, cut: int = 0) -> list
     return over(blocks, function)
 
 
+def summed(parts: Sequence[Sequence[np.ndarray]], like: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The sums over blocks of the arrays that each block has, in their order; zeros as `like` if there is no block."""
+    return [np.sum(part, axis=0) for part in zip(*parts, strict=True)] or [np.zeros_like(each) for each in like]
+
+
 def even_blocks(work: np.ndarray, cut: int = 0) -> list[tuple[int, int]]:
     """Ranges of rows of about equal work for the threads of the fit. `work` (n + 1,) are the numbers that the rows before each
     one read. No block has rows before `cut` and after it. The blocks depend on the number of threads: they are for rows that

@@ -236,7 +236,7 @@ def _unit_back(unit, length, grad, tiny, out, start, stop):
 @numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
 def _lengths(table, out, start, stop):
     for r in range(start, stop):
-        total = table[r, 0] * 0
+        total = table.dtype.type(0)
         for t in range(table.shape[1]):
             total += table[r, t] * table[r, t]
         out[r] = total

@@ -56,9 +56,9 @@ class DGCFModel(EmbeddingModel):
         for layer in range(self.p.n_layers):
             x, logits = self.layer(x, logits, last=layer == self.p.n_layers - 1)
             total = total + x
-        users, items = (total / (self.p.n_layers + 1)).split([len(self.users), len(self.items)])
-        self.final = (users, items) if self.training else None
-        return users, items
+        vectors = self.sides(total / (self.p.n_layers + 1))
+        self.final = vectors if self.training else None
+        return vectors
 
     def layer(self, x: Tensor, logits: Tensor | None, last: bool) -> tuple[Tensor, Tensor | None]:
         """Return the layer's output for the input x (n_nodes, d), and the logits S (nnz, K) that it ends with.

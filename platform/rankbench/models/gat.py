@@ -63,9 +63,7 @@ class GATModel(EmbeddingModel):
         return self.users.shape[1] * (self.p.attention_layers + 1 if self.p.combine == "concat" else 1)
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        vectors = self._scored(None)
-        users, items = vectors.split([len(self.users), len(self.items)])
-        return users, items
+        return self.sides(self._scored(None))
 
     def rows(self, nodes: np.ndarray) -> Tensor | None:
         return self._scored(nodes) if self.p.combine == "last" and compiled(self.users.device) else None

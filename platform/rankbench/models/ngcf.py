@@ -69,8 +69,7 @@ class NGCFModel(EmbeddingModel):
     def forward(self) -> tuple[Tensor, Tensor]:
         vectors = self.rows(np.arange(self.graph.n_nodes))
         if vectors is not None:
-            users, items = vectors.split([len(self.users), len(self.items)])
-            return users, items
+            return self.sides(vectors)
         sides, scored = (self.users, self.items), [[self.users], [self.items]]
         layer = self.program_layer if self.p.ngcf_form == "program" else self.paper_layer
         for number in range(self.p.n_layers):

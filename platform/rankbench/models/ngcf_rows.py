@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from rankbench.kernels.edge_rows import list_some
 from rankbench.kernels.neighbours import AHEAD, sum_rows
-from rankbench.kernels.parallel import in_blocks, in_parallel
+from rankbench.kernels.parallel import in_blocks, in_parallel, summed
 from rankbench.kernels.some_rows import some_rows
 from rankbench.models.ngcf_layer import TINY, activate, activate_back, inputs_back, numbers_of
 from rankbench.models.propagation import Graph
@@ -167,8 +167,7 @@ class _Shared(NamedTuple):
             return slopes
 
         parts = in_blocks(block, len(rows), int(np.searchsorted(rows, self.graph.n_users)))
-        slopes = [np.sum(part, axis=0) for part in zip(*parts, strict=True)] or [np.zeros_like(each) for each in weights]
-        return (d_T, d_E), slopes
+        return (d_T, d_E), summed(parts, weights)
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})

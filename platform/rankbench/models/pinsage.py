@@ -76,8 +76,7 @@ class PinSageModel(EmbeddingModel):
             self.biases.append(nn.Parameter(users.new_zeros(dim)))
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        users, items = self._scored(None).split([len(self.users), len(self.items)])
-        return users, items
+        return self.sides(self._scored(None))
 
     def rows(self, nodes: np.ndarray) -> Tensor | None:
         return self._scored(nodes) if self.p.combine == "last" and compiled(self.users.device) else None

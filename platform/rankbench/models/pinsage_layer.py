@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rankbench.core.simd import LANES
-from rankbench.kernels.parallel import in_blocks
+from rankbench.kernels.parallel import in_blocks, summed
 from rankbench.kernels.some_rows import some_rows
 from rankbench.models.edges import Edges, sum_at_heads, sum_of_some
 
@@ -85,17 +85,12 @@ class _Layer(torch.autograd.Function):
             dx[rows] += dM[rows] @ Q.T
             return x[rows].T @ dM[rows], dM[rows].sum(axis=0)
 
-        d_W1, d_W2, d_w = _summed(in_blocks(begin_back, len(some)), (W1, W2, W1[0]))
+        d_W1, d_W2, d_w = summed(in_blocks(begin_back, len(some)), (W1, W2, W1[0]))
         dM = sum_of_some(ctx.edges.tails, place, ctx.of_tails, dn)
-        d_Q, d_q = _summed(in_blocks(end_back, len(x)), (Q, Q[0]))
+        d_Q, d_q = summed(in_blocks(end_back, len(x)), (Q, Q[0]))
         d = x.shape[1]
         gradients = dx, d_Q[:, :d], d_q[:d], np.concatenate([d_W1, d_W2[:d]]), d_w
         return *[None] * 5, *(torch.from_numpy(np.ascontiguousarray(each)) for each in gradients)
-
-
-def _summed(parts, like):
-    """The sums of the arrays of all blocks; there may be no block."""
-    return [np.sum(part, axis=0) for part in zip(*parts, strict=True)] or [np.zeros_like(each) for each in like]
 
 
 @numba.njit(nogil=True, cache=True)

@@ -49,6 +49,11 @@ class EmbeddingModel(nn.Module):
         """Return U (n_users, embedding_dim) and V (n_items, embedding_dim), which may contain noise in training mode."""
         raise NotImplementedError  # abstract: every encoder has its own
 
+    def sides(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of users and those of items, from an array of all nodes, in which items follow users."""
+        users, items = nodes.split([len(self.users), len(self.items)])
+        return users, items
+
     def rows(self, nodes: np.ndarray) -> Tensor | None:
         """The vectors (m, d) of some nodes that are scored, ascending int64 (m,); items follow users. None: all are
         computed together, by `forward`, whose place it takes in a step.

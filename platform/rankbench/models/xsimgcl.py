@@ -68,8 +68,7 @@ class XSimGCLModel(EmbeddingModel):
             return propagate(self.graph, self.users, self.items, [0.0] + [1 / n_layers] * n_layers)
         vectors = self.rows(np.arange(self.graph.n_nodes))
         if vectors is not None:
-            users, items = vectors.split([len(self.users), len(self.items)])
-            return users, items
+            return self.sides(vectors)
         U, V = self.users, self.items
         layers = []
         for _ in range(n_layers):

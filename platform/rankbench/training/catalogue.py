@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numba
 import torch
@@ -17,10 +17,9 @@ from torch.autograd.function import once_differentiable
 from rankbench.core.devices import compiled
 from rankbench.fitting.thread_pool import in_order
 from rankbench.kernels.catalogue_sum import catalogue_sum
+from rankbench.kernels.neighbours import Precision
 from rankbench.kernels.rows import take_rows
 from rankbench.kernels.score_tiles import SIGMOID
-
-Precision = Literal["float32", "bfloat16"]
 
 _CHUNK = 1 << 20  # scores computed at once
 _KEPT = 1 << 28  # bytes of exponentials that are kept for the backward pass

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,33 +86,23 @@ class CrewedTrainer:
         raise ClusterError(f"{LOST} ({reason}); --resume continues")
 
 
-class Member:
-    """One worker: a `Trainer` that is connected with those of the other places."""
+class Member(Trainer):
+    """One worker: a trainer that is connected with those of the other places."""
 
     def __init__(self, place: Place, X: sp.csr_array, given: TrainedParams, loss: str, seed: int, dtype: str, device: str):
         # Copies, because arrays that come from another process are read-only, for which the kernels would be compiled anew.
         own = sp.csr_array((X.data.copy(), X.indices.copy(), X.indptr.copy()), shape=X.shape)
-        self.exchange = Ring(place, torch.device(device))
-        arguments = own, given, losses().get(loss), seed, np.dtype(dtype).type, device, self.exchange
-        self.make = partial(Trainer, *arguments)
+        exchange = Ring(place, torch.device(device))
+        self.arguments = own, given, losses().get(loss), seed, np.dtype(dtype).type, device, exchange
         self.begin()
 
     def begin(self) -> None:
         """Go back to before the first epoch."""
-        self.trainer = self.make()
+        super().__init__(*self.arguments)
 
     def ready(self) -> None:
         """Return once all workers are connected."""
-        self.exchange.sum([torch.zeros(1, device=self.trainer.device)])
-
-    def scheduled_epoch(self, number: int, schedule: Schedule) -> float:
-        return self.trainer.scheduled_epoch(number, schedule)
-
-    def model(self) -> Recommender:
-        return self.trainer.model()
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return self.trainer.arrays()
+        self.exchange.sum([torch.zeros(1, device=self.device)])
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.trainer.restore({name: np.array(array) for name, array in arrays.items()})
+        super().restore({name: np.array(array) for name, array in arrays.items()})

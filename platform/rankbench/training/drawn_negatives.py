@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
+from rankbench.kernels.neighbours import Precision
 from rankbench.kernels.rows import pair_dot, take_rows
 from rankbench.kernels.transfer import on_device
 from rankbench.losses.others import OwnItems
 from rankbench.training.batches import Batch, Rows
-from rankbench.training.catalogue import Precision, product
+from rankbench.training.catalogue import product
 from rankbench.training.row_scores import Products
 from rankbench.training.sampled_scores import SampledScores
 from rankbench.training.shared_scores import SharedScores

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
+from rankbench.fitting.checkpoints import part_of, prefixed
 from rankbench.kernels.transfer import on_device
 from rankbench.models.exchange import Exchange
 from rankbench.models.spec import EmbeddingModel, vectors_of
@@ -140,11 +141,11 @@ class RowLearner:
         return users, items
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {f"{part}.{name}": array for part, each in self._parts().items() for name, array in each.arrays().items()}
+        return prefixed({part: each.arrays() for part, each in self._parts().items()}, ".")
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         for part, optimizer in self._parts().items():
-            optimizer.restore(_inside(arrays, part))
+            optimizer.restore(part_of(arrays, f"{part}."))
 
     def _parts(self) -> dict[str, RowAdam | DenseAdam]:
         users, items = self.optimizers
@@ -190,7 +191,3 @@ class DenseLearner(DenseAdam):
     def vectors(self) -> tuple[Tensor, Tensor]:
         self.encoder.eval()
         return vectors_of(self.encoder)
-
-
-def _inside(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(f"{prefix}."): array for name, array in arrays.items() if name.startswith(f"{prefix}.")}

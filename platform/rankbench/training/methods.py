@@ -14,11 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.errors import ConfigError, require
-from rankbench.core.params import parameters, used_names
+from rankbench.core.params import P, used_names
 from rankbench.core.registry import nearest
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
-from rankbench.fitting.method import METHODS, Iterative
+from rankbench.fitting.method import METHODS, Iterative, sized_parameters
 from rankbench.fitting.step import Steps
 from rankbench.fitting.stopping import Stopping
 from rankbench.losses.spec import LOSSES, Loss
@@ -54,19 +54,18 @@ class Trained(Iterative):
         return True
 
     def why_alone(self, p: TrainedParams) -> str:
-        noisy = encoders().get(p.training.model).noise_per_row(p.encoder)
+        noisy = _encoder(p).noise_per_row(p.encoder)
         return f"{noisy} draws numbers for the rows of the batch in turn" if noisy else ""
 
     @property
     def own(self) -> tuple[str, ...]:
-        return tuple(field.name for field in dataclasses.fields(self.loss.params))
+        return _names(self.loss.params)
 
     def by_encoder(self) -> dict[str, set[str]]:
-        return {each.name: {field.name for field in dataclasses.fields(each.params)} for each in encoders()}
+        return {each.name: set(_names(each.params)) for each in encoders()}
 
     def searched(self, p: TrainedParams) -> tuple[str, ...]:
-        names = (*self.own, *SHARED, *(field.name for field in dataclasses.fields(p.encoder)))
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys((*self.own, *SHARED, *_names(p.encoder))))
 
     def fields(self) -> tuple[dataclasses.Field, ...]:
         """The parameters of training, of every encoder and of the loss, each name once."""
@@ -79,13 +78,12 @@ class Trained(Iterative):
         for name in values:
             if name not in known:
                 raise ConfigError(f"{source}: unknown parameter {name!r}{nearest(name, known)}")
-        training = parameters(TrainingParams, _of(TrainingParams, values), source)
+        training = _part(TrainingParams, values, source)
         try:
             chosen = encoders().get(training.model)
         except ConfigError as error:
             raise ConfigError(f"{source}: {error}") from None
-        encoder = chosen.params
-        used = {field.name for part in (TrainingParams, encoder, self.loss.params) for field in dataclasses.fields(part)}
+        used = {*_names(TrainingParams), *_names(chosen.params), *_names(self.loss.params)}
         for name, value in values.items():
             fits = name in used or value == known[name].default
             require(fits, f"{source}: model {training.model} has no parameter {name!r}")
@@ -94,7 +92,7 @@ class Trained(Iterative):
             problem = f"{source}: objective=catalogue: this loss compares pairs of items; use one of {', '.join(able)}"
             require(self.loss.over_catalogue, problem)
             problem = f"{source}: objective=catalogue: model {training.model} has a vector per interaction, not per user"
-            require(not encoders().get(training.model).per_row, problem)
+            require(not chosen.per_row, problem)
         why = self.loss.among_all or ("it reads the scores of the whole catalogue" if self.loss.whole_catalogue else "")
         problem = f"{source}: sampler=uniform-other: this loss needs all items, because {why}; leave it out"
         require(training.sampler != "uniform-other" or not why, problem)
@@ -107,12 +105,12 @@ class Trained(Iterative):
             distance = training.similarity == "distance"
             able = not distance or not (set(self.loss.needs) - {"rivals", "user_vectors"} or training.objective == "catalogue")
             require(able, f"{problem}: what it reads besides positives and negatives has no form for distances")
-        own = self.loss.similarity if training.similarity == "auto" else training.similarity
+        own = training.similarity_for(self.loss.similarity)
         fixed = own in ("cosine", "half-cosine") and self.loss.only_because
         require(not fixed or training.temperature == 1, f"{source}: temperature: not for this loss, because {fixed}")
         require(own != "distance" or training.temperature == 1, f"{source}: temperature divides dot products and cosines only")
-        loss = parameters(self.loss.params, _of(self.loss.params, values), source)
-        p = TrainedParams(loss, parameters(encoder, _of(encoder, values), source), training)
+        loss = _part(self.loss.params, values, source)
+        p = TrainedParams(loss, _part(chosen.params, values, source), training)
         if chosen.work:
             problem = _why_no_pairs(self.loss, training)
             require(not problem, f"{source}: {self.name} does not train model={chosen.name}, which scores pairs: {problem}")
@@ -140,23 +138,23 @@ class Trained(Iterative):
 
     def scores_new_users(self, p: TrainedParams) -> bool:
         # A distance depends on the length of a user's vector, which a product with the history does not know.
-        return encoders().get(p.training.model).folds(p.encoder) and not self.helper_columns(p)
+        return _encoder(p).folds(p.encoder) and not self.helper_columns(p)
 
     def helper_columns(self, p: TrainedParams) -> int:
-        similarity = self.loss.similarity if p.training.similarity == "auto" else p.training.similarity
-        return 2 if similarity == "distance" and p.training.rank_by == "auto" else 0
+        distance = p.training.similarity_for(self.loss.similarity) == "distance"
+        return 2 if distance and p.training.rank_by == "auto" else 0
 
     def layers(self, p: TrainedParams) -> int:
         """Number of times that a pass of the encoder propagates vectors along the interactions."""
-        return encoders().get(p.training.model).layers(p.encoder)
+        return _encoder(p).layers(p.encoder)
 
     def per_edge(self, p: TrainedParams) -> int:
         """Number of numbers per interaction that the encoder keeps in a pass."""
-        return encoders().get(p.training.model).per_edge(p.encoder)
+        return _encoder(p).per_edge(p.encoder)
 
     def pair_work(self, p: TrainedParams) -> int | None:
         """Number of multiply-adds of a score, for an encoder that scores pairs; None for inner products."""
-        work = encoders().get(p.training.model).work
+        work = _encoder(p).work
         return work and work(p.encoder, p.training.embedding_dim)
 
     def identity_of(self, p: TrainedParams) -> Hashable:
@@ -179,7 +177,7 @@ def _why_no_negatives(loss: Loss, training: TrainingParams) -> str:
 
 def _why_no_pairs(loss: Loss, p: TrainingParams) -> str:
     """Why `loss` cannot be trained with `p` on an encoder that scores pairs, as half a sentence; empty if it can."""
-    similarity = loss.similarity if p.similarity == "auto" else p.similarity
+    similarity = p.similarity_for(loss.similarity)
     if loss.similarity == "distance" or loss.unit_ball:
         return "it needs distances of vectors"
     reads = [_READS[need] for need in sorted(loss.needs) if need in _READS]
@@ -195,9 +193,17 @@ def _why_no_pairs(loss: Loss, p: TrainingParams) -> str:
     return ""
 
 
-def _of(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(part)}
-    return {name: value for name, value in values.items() if name in names}
+def _encoder(p: TrainedParams) -> Encoder:
+    return encoders().get(p.training.model)
+
+
+def _names(part: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(part))
+
+
+def _part(part: type[P], values: Mapping[str, Any], source: str) -> P:
+    """The parameters of a part, from the flat values of all parts."""
+    return sized_parameters(part, {name: values[name] for name in _names(part) if name in values}, source)
 
 
 def _require_distinct(loss: Loss) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rankbench.core.errors import require
 from rankbench.core.params import Choice, Fixed, Range, param
 from rankbench.fitting.stopping import Stopping
+from rankbench.losses.spec import Similarity
 from rankbench.training.schedule import WAIT
 
 
@@ -148,6 +149,10 @@ class TrainingParams(Stopping):
     def sampler_for(self, usual: str | None) -> str | None:
         """The sampler of a loss whose `usual` one this is; over the catalogue, it says which items count."""
         return usual if self.sampler == "auto" else self.sampler
+
+    def similarity_for(self, usual: Similarity) -> Similarity:
+        """The similarity of a loss whose `usual` one this is."""
+        return usual if self.similarity == "auto" else self.similarity
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,12 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+import numpy as np
+
+from rankbench.core.errors import NumericalError
+
 WAIT = 3  # evaluations without improvement that a plateau tolerates before it halves the rate
 LOWEST = 1e-6  # the learning rate at which halving ends, and with it the fit
 
 DROP_AT, DROP = 0.75, 0.1  # share of the epochs after which the rate drops, and its factor from then on
 
 Kind = Literal["constant", "plateau", "cosine", "drop"]
+
+
+def require_finite(loss: float, epoch: int, learning_rate: float, dtype: type) -> None:
+    """Raise NumericalError, with advice on the learning rate, if the mean loss of an epoch is not finite."""
+    if not math.isfinite(loss):
+        advice = f"learning_rate={learning_rate:g} is probably too high; try learning_rate={learning_rate / 10:g}"
+        raise NumericalError(f"the loss is {loss} in epoch {epoch}: {advice} ({np.dtype(dtype).name})")
 
 
 class Schedule:

@@ -9,13 +9,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rankbench.kernels.neighbours import Precision
 from rankbench.kernels.rows import pair_dot, take_rows
 from rankbench.kernels.transfer import on_device
 from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Loss, Scores
 from rankbench.models.spec import PairModel
 from rankbench.training.batches import Batch, Rows
-from rankbench.training.catalogue import ChunkedCatalogue, Precision
+from rankbench.training.catalogue import ChunkedCatalogue
 from rankbench.training.drawn_negatives import negatives_of
 from rankbench.training.row_scores import PairScores, Products, largest_of, scaled, unit
 from rankbench.training.user_catalogue import UserCatalogue

@@ -6,17 +6,15 @@ import math
 import time
 from functools import cache
 
-import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.errors import NumericalError
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.crew import Crew
 from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss
 from rankbench.training.crewed_trainer import CrewedTrainer
 from rankbench.training.params import TrainedParams
-from rankbench.training.schedule import Schedule
+from rankbench.training.schedule import Schedule, require_finite
 from rankbench.training.trainer import Trainer
 
 
@@ -60,9 +58,6 @@ def steps(
             began = time.perf_counter()
             mean = trainer.scheduled_epoch(number, schedule)
             seconds += time.perf_counter() - began
-            if not math.isfinite(mean):
-                rate = training.learning_rate
-                advice = f"learning_rate={rate:g} is probably too high; try learning_rate={rate / 10:g}"
-                raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name})")
+            require_finite(mean, number, training.learning_rate, dtype)
     finally:
         trainer.close()

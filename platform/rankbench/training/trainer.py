@@ -22,6 +22,8 @@ from torch import Tensor
 
 from rankbench.core.devices import compiled
 from rankbench.core.rng import stream
+from rankbench.fitting.checkpoints import part_of, prefixed
+from rankbench.fitting.method import require_interactions
 from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.kernels.rows import squared_lengths
 from rankbench.kernels.transfer import on_device
@@ -46,7 +48,7 @@ from rankbench.training.subnormals import flushed
 class Trainer:
     """One fit of `loss` with parameters `given` on X (n_users, n_items), 0/1 CSR.
 
-    With an `exchange`, this is one of several workers, whose methods are all called together.
+    With an `exchange`, this is one of several workers, whose methods are all called together. Raises DataError if X is empty.
     """
 
     def __init__(
@@ -59,13 +61,13 @@ class Trainer:
         device: str,
         exchange: Exchange | None = None,
     ):
+        require_interactions(X)
         keep_freed()
         self.exchange = exchange or Alone()
         self.given, self.p = given, given.training
-        if self.p.similarity != "auto":
-            loss = replace(loss, similarity=self.p.similarity)
-        self.X, self.loss, self.seed, self.device = X, loss, seed, torch.device(device)
         p = self.p
+        loss = replace(loss, similarity=p.similarity_for(loss.similarity))
+        self.X, self.loss, self.seed, self.device = X, loss, seed, torch.device(device)
         self.degree = np.diff(X.indptr)
         self.users = np.repeat(np.arange(X.shape[0]), self.degree)
         self.items = X.indices.astype(np.int64)
@@ -89,14 +91,17 @@ class Trainer:
         self.own_there = OwnItemsThere(X, self.device) if lists else None
 
     def _encoder(self, dtype: np.dtype) -> EmbeddingModel:
-        p, tables = self.p, []
-        if p.init == "ials":
-            tables = [torch.from_numpy(table.astype(dtype)) for table in fitted_ials(self.X, p.embedding_dim, self.seed)]
-        for name, n in () if tables else zip(("users", "items"), self.X.shape, strict=True):
+        p = self.p
+
+        def drawn(name: str, n: int) -> np.ndarray:
             scale = math.sqrt(2 / (n + p.embedding_dim)) if p.init == "xavier" else p.init_scale
-            noise = stream(self.seed, "init", name).standard_normal((n, p.embedding_dim), np.float32)
-            table = torch.from_numpy((scale * noise).astype(dtype))
-            tables.append(table)
+            return scale * stream(self.seed, "init", name).standard_normal((n, p.embedding_dim), np.float32)
+
+        if p.init == "ials":
+            start = fitted_ials(self.X, p.embedding_dim, self.seed)
+        else:
+            start = drawn("users", self.X.shape[0]), drawn("items", self.X.shape[1])
+        tables = [torch.from_numpy(table.astype(dtype)) for table in start]
         if self.loss.unit_ball:
             tables = [_into_ball(table) for table in tables]
         self.noise = self._generator("noise")
@@ -310,18 +315,14 @@ class Trainer:
         parts = {"encoder": _numpy(self.encoder), "learner": self.learner.arrays()}
         if self.state:
             parts |= {"state": _numpy(self.state), "state_adam": self.state_adam.arrays()}
-        return {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+        return prefixed(parts)
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        parts: dict[str, dict[str, np.ndarray]] = {}
-        for label, array in arrays.items():
-            part, _, name = label.partition("/")
-            parts.setdefault(part, {})[name] = array
-        _load(self.encoder, parts["encoder"])
-        self.learner.restore(parts.get("learner", {}))
+        _load(self.encoder, part_of(arrays, "encoder/"))
+        self.learner.restore(part_of(arrays, "learner/"))
         if self.state:
-            _load(self.state, parts.get("state", {}))
-            self.state_adam.restore(parts.get("state_adam", {}))
+            _load(self.state, part_of(arrays, "state/"))
+            self.state_adam.restore(part_of(arrays, "state_adam/"))
 
 
 def _mean_of_negatives(values: Tensor, items: Rows, negatives: Negatives, n_rows: int) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 
 from rankbench.solvers.tiled.graph import panels
 from rankbench.solvers.tiled.grid import STREAM
-from rankbench.solvers.tiled.stream import with_tiles
+from rankbench.solvers.tiled.inverse import with_tiles
 
 
 class Reads:

@@ -72,6 +72,12 @@ class Counts:
     items: np.ndarray
     X: sp.csr_array | None = None
 
+    @classmethod
+    def of(cls, X: sp.csr_array) -> Counts:
+        """Those of the interactions X."""
+        items = np.bincount(X.indices, minlength=X.shape[1])
+        return cls(np.diff(X.indptr).astype(np.float64), items.astype(np.float64), X)
+
     def over_users(self, values: np.ndarray) -> np.ndarray:
         """Σ values_u over the users u of each item, (n_items,); zeros if X is None."""
         return np.zeros(self.n_items) if self.X is None else self.X.T @ values
@@ -122,6 +128,11 @@ def als(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]
     return add
 
 
+def converged(losses: list[float], tolerance: float) -> bool:
+    """Whether the last iteration has lowered the loss by a smaller fraction than `tolerance`; never if this is 0."""
+    return tolerance > 0 and len(losses) > 1 and losses[-2] - losses[-1] < tolerance * abs(losses[-1])
+
+
 def alternate(
     X: sp.csr_array,
     loss_of: Callable[[Counts, Any], QuadraticLoss],
@@ -136,15 +147,15 @@ def alternate(
     Raises NumericalError when the loss is not finite.
     """
     n_users, n_items = X.shape
-    users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=n_items).astype(np.float64)
-    loss = loss_of(Counts(users, items, X), p)
+    counts = Counts.of(X)
+    loss = loss_of(counts, p)
     executor, dim = context.executor, p.embedding_dim
     by_item = X.T.tocsr()
     by_item.sort_indices()
     user_step = HalfStep(X, of_users(loss), dim, dtype, p.solver, executor)
     item_step = HalfStep(by_item, of_items(loss), dim, dtype, p.solver, executor)
     del by_item
-    table = loss_of(Counts(np.arange(n_items + 1.0), items), p)  # one user for every possible number of interactions
+    table = loss_of(Counts(np.arange(n_items + 1.0), counts.items), p)  # one user for every possible number of interactions
     if start:
         number, P, Q = start.number, start.arrays["P"], start.arrays["Q"]
         seconds, losses = start.values["seconds"], start.values["losses"]
@@ -163,7 +174,7 @@ def alternate(
         return State(number, {"P": P, "Q": Q}, {"seconds": seconds, "losses": losses})
 
     yield Step(number, losses[-1] if losses else math.nan, seconds, model, state)
-    while not (p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1])):
+    while not converged(losses, p.tolerance):
         began = time.perf_counter()
         Q = item_step.solve(P, Q, p.effort)
         P = user_step.solve(Q, P, p.effort)

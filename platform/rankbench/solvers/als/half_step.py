@@ -27,7 +27,7 @@ import scipy.sparse as sp
 
 from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import BlockMap
-from rankbench.fitting.thread_pool import in_order, slices
+from rankbench.fitting.thread_pool import by_threads, slices
 from rankbench.solvers.als.exact import exact_cycles, solve_exact
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
@@ -267,8 +267,7 @@ def in_chunks(function: Callable[[slice], Any], n_rows: int) -> Iterator[Any]:
     The threads of BLAS are not used: they spin after every product and would occupy the processors that the blocks need next.
     Since the size of a chunk is fixed, results are rounded alike for any number of threads.
     """
-    chunks = slices(0, n_rows, CHUNK)
-    return in_order(function, chunks, numba.get_num_threads() if len(chunks) > 1 else 1)
+    return by_threads(function, slices(0, n_rows, CHUNK))
 
 
 def solve_block(block: Block, system: System, solver: str, begin: np.ndarray | None, effort: int) -> np.ndarray:

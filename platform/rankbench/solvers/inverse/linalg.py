@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-import numba
 import numpy as np
 from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError
 from rankbench.data.blocks import mirror_upper
-from rankbench.fitting.thread_pool import in_order, slices
+from rankbench.fitting.thread_pool import each, slices
 from rankbench.solvers.inverse.blas import product
 
 PANEL, SMALL_PANEL = 512, 256
@@ -99,13 +97,6 @@ def _product_panel(A: np.ndarray, start: int, stop: int, width: int) -> None:
         A[start:stop, columns] = column.T @ A[start:, columns]
 
     each(multiply, slices(0, stop, width))
-
-
-def each(function: Callable[[Any], None], parts: Sequence[Any]) -> None:
-    """Call function(part) for all parts, with as many threads as numba has. BLAS must use one thread."""
-    workers = min(numba.get_num_threads(), len(parts))
-    for _ in in_order(function, parts, max(workers, 1)):
-        pass
 
 
 def not_positive_definite(row: int, n: int, dtype: np.dtype) -> NumericalError:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from rankbench.core.errors import DataError, NumericalError
+from rankbench.core.errors import NumericalError
 from rankbench.core.rng import stream
 from rankbench.data.blocks import gram
-from rankbench.fitting.method import Shift
+from rankbench.fitting.method import Shift, require_interactions
 from rankbench.fitting.recommenders import LowRankRecommender
-from rankbench.fitting.thread_pool import in_order
+from rankbench.fitting.thread_pool import by_threads, slices
 from rankbench.solvers.inverse.shared import inverse
 
 ROWS = 1024  # rows that a thread multiplies at once; the same for any number of threads, so that the bits do not depend on it
@@ -48,10 +47,8 @@ class System:
     def C_times(self, M: np.ndarray) -> np.ndarray:
         """C M for M (n,) or (n, m), in float64 apart from the product, which several threads compute by blocks of rows."""
         M = M.astype(self.C.dtype, copy=False)
-        blocks = [slice(start, start + ROWS) for start in range(0, len(self.C), ROWS)]
-        workers = numba.get_num_threads() if len(blocks) > 1 else 1
-        parts = list(in_order(lambda rows: self.C[rows] @ M, blocks, workers))
-        return np.concatenate(parts).astype(np.float64, copy=False)
+        parts = by_threads(lambda rows: self.C[rows] @ M, slices(0, len(self.C), ROWS))
+        return np.concatenate(list(parts)).astype(np.float64, copy=False)
 
     def model(self, n_items: int, U: np.ndarray, V: np.ndarray, alpha: np.ndarray) -> LowRankRecommender:
         """W = UVᵀ + diag(alpha) over all items, with zeros for those that are not in the system."""
@@ -69,9 +66,8 @@ def system(X: sp.csr_array, p: float, lam: float) -> System:
 
     Raises DataError if X is empty, and NumericalError if G + Λ is not positive definite.
     """
+    require_interactions(X)
     items = np.flatnonzero(np.bincount(X.indices, minlength=X.shape[1]))
-    if not len(items):
-        raise DataError("the training data has no interactions: there is nothing to fit")
     X = X[:, items] if len(items) < X.shape[1] else X
     XtX = gram(X, np.float64 if len(items) <= FLOAT64_ITEMS else np.float32)
     shift = Shift(p / (1 - p), lam)

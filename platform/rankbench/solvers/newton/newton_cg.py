@@ -37,7 +37,7 @@ from rankbench.fitting.method import METHODS, Iterative
 from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.fitting.stopping import Stopping
-from rankbench.solvers.als.fit import Counts
+from rankbench.solvers.als.fit import Counts, converged
 from rankbench.solvers.factorisation.rg import RG2, rg2
 from rankbench.solvers.newton.gauss_newton import PairLoss, Point, Towers, Vectors
 
@@ -80,8 +80,7 @@ class RG2NewtonMLP(NewtonParams):
 
 def pair_loss(X: sp.csr_array, lam: float, regulariser: str, dtype: type) -> PairLoss:
     """The loss of RG² on X (n_users, n_items), 0/1, per interaction."""
-    users, items = np.diff(X.indptr).astype(np.float64), np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
-    return PairLoss(X, rg2(Counts(users, items), RG2(lam=lam, regulariser=regulariser)), dtype)
+    return PairLoss(X, rg2(Counts.of(X), RG2(lam=lam, regulariser=regulariser)), dtype)
 
 
 def noise(X: sp.csr_array, p: NewtonParams, seed: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +176,7 @@ def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begi
         return State(number, {"values": values}, {"damping": damping, "seconds": seconds, "losses": losses})
 
     yield Step(number, point.loss, seconds, recommender, state)
-    while not (p.tolerance and len(losses) > 1 and losses[-2] - losses[-1] < p.tolerance * abs(losses[-1])):
+    while not converged(losses, p.tolerance):
         began = time.perf_counter()
         lower = step(model.at, values, point, damping, p)
         seconds += time.perf_counter() - began
@@ -195,8 +194,8 @@ def _register(name: str, params: type, build: Callable, title: str, draws_users:
             yield from newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, start)
 
     about = {"title": title, "source": "Pu et al., ICML 2024, appendix D", "families": ("newton", "rg")}
-    about |= {"draws_users": draws_users}
-    METHODS.add(name, Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, **about), __name__)
+    method = Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, draws_users=draws_users, **about)
+    METHODS.add(name, method, __name__)
 
 
 _register("rg2-newton", RG2Newton, vectors, "RG² by Newton-CG: the loss of rg2, with users and items updated together")

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.fitting.recommenders import SparseRecommender
-from rankbench.fitting.thread_pool import in_order
+from rankbench.fitting.thread_pool import by_threads
 
 COLUMNS = 64  # columns of a block, whatever the number of threads
 
@@ -22,7 +22,7 @@ Column = tuple[np.ndarray, np.ndarray]  # the rows of its weights, int32, and th
 def by_columns(columns: Callable[[range], list[Column]], n_items: int) -> SparseRecommender:
     """The model of the columns that `columns` returns for a range of target items."""
     blocks = [range(start, min(start + COLUMNS, n_items)) for start in range(0, n_items, COLUMNS)]
-    found = chain.from_iterable(in_order(columns, blocks, numba.get_num_threads()))
+    found = chain.from_iterable(by_threads(columns, blocks))
     rows, weights = zip(*found, strict=True)
     indptr = np.cumsum([0, *map(len, rows)])
     W = sp.csc_array((np.concatenate(weights), np.concatenate(rows), indptr), shape=(n_items, n_items)).tocsr()

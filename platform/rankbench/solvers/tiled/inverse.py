@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,12 +21,11 @@ from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.linalg import not_positive_definite
 from rankbench.solvers.tiled.flow import cluster_tile, invert_on, spare_panels
 from rankbench.solvers.tiled.gram import ShiftedGram
-from rankbench.solvers.tiled.graph import CHOLESKY, Panel, flops, panels
+from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Task, Tile, flops, panels, steps
 from rankbench.solvers.tiled.grid import STREAM, choose_grid
 from rankbench.solvers.tiled.kernels import KERNELS, NotPositiveDefinite
 from rankbench.solvers.tiled.matrix import TiledMatrix
 from rankbench.solvers.tiled.store import TileFile
-from rankbench.solvers.tiled.stream import with_tiles
 
 
 def tiled_inverse(
@@ -109,6 +109,44 @@ def _work(
         except NotPositiveDefinite as error:
             raise not_positive_definite(panel.k * grid.tile + error.row, grid.n, grid.dtype) from None
     store.replace(own.items())
+
+
+def with_tiles(
+    panel: Panel, store: TileFile, buffers: np.ndarray, reader: ThreadPoolExecutor
+) -> Iterator[tuple[Task, dict[Tile, np.ndarray]]]:
+    """Yield every task with the held tiles, which include those that it reads from other panels.
+
+    `buffers` (more than HELD, tile²) hold one tile each. A tile stays in its buffer until HELD other tiles have been used after
+    it, while the remaining buffers are being filled.
+    """
+    wanted = (tile for _, fetched, _ in steps(panel) for tile in fetched)
+    buffer_of: dict[Tile, np.ndarray] = {}
+    held: dict[Tile, np.ndarray] = {}
+    pending = deque()
+
+    def fetch(buffer: np.ndarray) -> None:
+        tile = next(wanted, None)
+        if tile is not None:
+            pending.append((tile, buffer, reader.submit(store.read, tile, buffer)))
+
+    for buffer in buffers:
+        fetch(buffer)
+    try:
+        for task, fetched, dropped in steps(panel):
+            for tile in fetched:
+                tile, buffer_of[tile], read = pending.popleft()
+                held[tile] = read.result()
+            for tile in dropped:
+                del held[tile]
+                fetch(buffer_of.pop(tile))
+            yield task, held
+    finally:
+        # Wait for pending reads, because the caller may reuse the buffers.
+        for _, _, read in pending:
+            read.cancel()
+        for _, _, read in pending:
+            if not read.cancelled():
+                read.exception()
 
 
 def _fingerprint(X: sp.csr_array) -> str:

@@ -11,9 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-from rankbench.fitting.thread_pool import slices
+from rankbench.fitting.thread_pool import each, slices
 from rankbench.solvers.inverse.blas import product, square, triangular
-from rankbench.solvers.inverse.linalg import each
 
 BLOCK = 512
 

@@ -15,10 +15,11 @@ import numba
 import numpy as np
 import torch
 
+from rankbench.fitting.checkpoints import part_of, prefixed
+from rankbench.kernels.neighbours import Precision
 from rankbench.kernels.parallel import in_parallel
 from rankbench.training.adam import RowAdam
 from rankbench.training.autoencoders.network import Batch, Weights
-from rankbench.training.catalogue import Precision
 from rankbench.training.table_adam import TableAdam
 
 ITEMS = 2048  # items of a block
@@ -55,14 +56,12 @@ class BlockNetwork:
         return self._weights | {"Q1": self.adam["Q1"].settled().numpy()}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        moments = {f"adam/{name}/{part}": each for name in self.adam for part, each in self.adam[name].arrays().items()}
-        return {f"weights/{name}": array for name, array in self._weights.items()} | moments
+        return prefixed({"weights": self._weights} | {f"adam/{name}": adam.arrays() for name, adam in self.adam.items()})
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         for name, array in self._weights.items():
             array[...] = arrays[f"weights/{name}"]
-            prefix = f"adam/{name}/"
-            self.adam[name].restore({key.removeprefix(prefix): each for key, each in arrays.items() if key.startswith(prefix)})
+            self.adam[name].restore(part_of(arrays, f"adam/{name}/"))
 
 
 def _optimizer(name: str, array: np.ndarray, lam: float) -> RowAdam:

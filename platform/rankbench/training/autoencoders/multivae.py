@@ -35,7 +35,6 @@ from scipy.special import ndtr, ndtri
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.devices import compiled
-from rankbench.core.errors import NumericalError
 from rankbench.core.params import Choice, Fixed, Range, param
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import State
@@ -47,6 +46,7 @@ from rankbench.fitting.stopping import Stopping
 from rankbench.training.autoencoders.blocks import BlockNetwork
 from rankbench.training.autoencoders.network import Batch, Network, Weights
 from rankbench.training.memory import keep_freed
+from rankbench.training.schedule import require_finite
 
 _BIAS = 0.001  # standard deviation of the initial q₁, q₂, p₁ and p₂
 _SAVE_EVERY = 60.0  # seconds between checkpoints, each of which holds every weight and its two moments
@@ -176,10 +176,7 @@ def multivae(X: sp.csr_array, p: MultiVAE, seed: int, dtype: type, context: Cont
                 total += network.step(batch)
         mean = float(total) / max(1, X.nnz)
         seconds += time.perf_counter() - began
-        if not math.isfinite(mean):
-            rate = p.learning_rate
-            advice = f"learning_rate={rate:g} is probably too high; try learning_rate={rate / 10:g}"
-            raise NumericalError(f"the loss is {mean} in epoch {number}: {advice} ({np.dtype(dtype).name})")
+        require_finite(mean, number, p.learning_rate, dtype)
 
 
 METHODS.add(

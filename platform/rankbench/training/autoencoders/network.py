@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag
 
+from rankbench.fitting.checkpoints import part_of, prefixed
 from rankbench.kernels.transfer import on_device
 from rankbench.training.adam import DenseAdam
 
@@ -91,14 +92,13 @@ class Network:
         return {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors.items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        moments = {f"adam/{name}": array for name, array in self.adam.arrays().items()}
-        return {f"weights/{name}": array for name, array in self.weights().items()} | moments
+        return prefixed({"weights": self.weights(), "adam": self.adam.arrays()})
 
     @torch.no_grad()
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         for name, tensor in self.tensors.items():
             tensor.copy_(torch.from_numpy(arrays[f"weights/{name}"]))
-        self.adam.restore({name.removeprefix("adam/"): each for name, each in arrays.items() if name.startswith("adam/")})
+        self.adam.restore(part_of(arrays, "adam/"))
 
 
 class _NegativeLogLikelihood(torch.autograd.Function):
