@@ -12,7 +12,7 @@ from rankbench.sweeps.placement import node_memory
 
 @pytest.mark.parametrize("total", [BLOCK_BYTES + LEAST_OBJECTS, 600_000_000, 1_000_000_000, 2_000_000_000])
 def test_objects_and_tasks_add_up_to_the_bound(total):
-    memory = NodeMemory.of(total, BLOCK_BYTES, "--memory")
+    memory = NodeMemory.of(total, "--memory")
     assert memory.objects + memory.tasks == total and memory.tasks >= BLOCK_BYTES
     assert LEAST_OBJECTS <= memory.objects <= OBJECTS
 
@@ -48,7 +48,7 @@ import json
 from rankbench.cluster.machine import BLOCK_BYTES
 from rankbench.cluster.node_memory import NodeMemory
 from rankbench.cluster.session import session
-memory = NodeMemory.of(1_000_000_000, 450_000_000, "here")
+memory = NodeMemory.of(1_000_000_000, "here")
 with session(None, 1, memory=memory) as cluster:
     import ray
     print(json.dumps({name: int(ray.cluster_resources()[name]) for name in ("memory", "object_store_memory")}))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rankbench.core.errors import DataError
 from rankbench.core.storage import Storage
 from rankbench.schema.shared_sweeps import FILES, copy_sweep
-from rankbench.sweeps.search import parts
+from rankbench.sweeps import store as stores
 from rankbench.sweeps.search.draws import Draws
 from rankbench.sweeps.store import SweepStore
 
@@ -48,7 +48,7 @@ def test_a_file_of_something_else_is_named_with_its_line(tmp_path, line):
 def test_in_a_store_few_draws_are_written_again_with_each_and_another_host_reads_all(environment, s3, tmp_path, monkeypatch):
     sent, write = [], Storage.write
     monkeypatch.setattr(Storage, "write", lambda self, key, content: (sent.append(len(content)), write(self, key, content)))
-    monkeypatch.setattr(parts, "PART", 500)
+    monkeypatch.setattr(stores, "PART", 500)
     name, shared = "small-01234567-20260101-000000-000000", Storage.from_env(f"{s3}/results", "here")
     hosts = [replace(environment, results=tmp_path / each, results_store=shared) for each in ("a", "b", "reader")]
 

@@ -67,7 +67,7 @@ def test_what_is_no_edge(space, best):
 )
 def test_a_sweep_takes_a_draw_near_the_end_for_the_end(space, best, bounds, following):
     spec = ExperimentSpec(name="q", datasets=["x"], arms=[arm(**space)])
-    record = SimpleNamespace(arm="ease", method="ease", params={"lam": best}, dataset=SimpleNamespace(name="x"))
+    record = SimpleNamespace(arm="ease", label="ease", params={"lam": best}, dataset=SimpleNamespace(name="x"))
     others = [SimpleNamespace(arm="ease", params={"lam": value}, dataset=record.dataset) for value in (2.5, 0, None)]
     elsewhere = SimpleNamespace(arm="ease", params={"lam": 1e9}, dataset=SimpleNamespace(name="y"))
     search = [record, *(others if "loguniform" in space else []), elsewhere]

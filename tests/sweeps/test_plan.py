@@ -1,6 +1,7 @@
 """The plan: what shares a fit, what is redundant, and that everything is checked before anything runs."""
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -358,3 +359,12 @@ def test_the_final_stage_of_a_plan_never_has_fewer_fits_than_are_run(environment
     assert fits == {1, 2} and told.stages[1].fits == 2 and told.at_most
     alone = dry_run(plan_of(environment, arms[0], {"method": "popularity"}), environment, [Machine(2, 10**12)])
     assert alone.stages[1].fits == 2 and not alone.at_most
+
+
+def test_a_cluster_of_one_node_is_described_with_the_processors_that_its_final_runs_get(environment, monkeypatch):
+    of = Size.of
+    monkeypatch.setattr(Size, "of", lambda dataset: replace(of(dataset), items=10_000))
+    for cpus in (None, 2):  # of a cluster, and of this machine
+        planned = plan_of(environment, {"method": "ease", "params": {"lam": 10}}, cpus=cpus, use_chosen=True)
+        (row,) = dry_run(planned, environment, [Machine(16, 10**12)]).rows
+        assert row.cpus == (cpus or 4)

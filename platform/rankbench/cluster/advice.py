@@ -60,17 +60,19 @@ def _other_nodes() -> list[int]:
     return found
 
 
+def logs_of(session_folder: Path) -> list[tuple[str, list[str]]]:
+    """The names of the logs of a Ray node and their lines, the most recently changed log last."""
+    logs = [*session_folder.glob("*.log"), *session_folder.glob("session_*/logs/*.*")]
+    by_age = sorted(logs, key=lambda path: path.stat().st_mtime)
+    return [(log.name, log.read_text(encoding="utf-8", errors="replace").splitlines()) for log in by_age]
+
+
 def keep_logs(session_folder: Path) -> Path | None:
     """Copy the ends of Ray's logs, whose folder is about to be removed, into one file of the cache.
 
     Returns its path, or None if it cannot be written.
     """
-    logs = [*session_folder.glob("*.log"), *session_folder.glob("session_*/logs/*.*")]
-    parts = []
-    for log in sorted(logs, key=lambda path: path.stat().st_mtime):
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        if lines:
-            parts.append("\n".join([f"==> {log.name}", *lines[-_LINES:]]))
+    parts = ["\n".join([f"==> {name}", *lines[-_LINES:]]) for name, lines in logs_of(session_folder) if lines]
     with suppress(Exception):  # the reason why Ray did not start matters more than why this file cannot be written
         path = Environment.from_env().data / "ray-start.log"
         make_folder(path.parent)

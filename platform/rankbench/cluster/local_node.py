@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rankbench.cluster.advice import advice, keep_logs
+from rankbench.cluster.advice import advice, keep_logs, logs_of
 from rankbench.cluster.private_folder import FOLDER, end_processes
 from rankbench.cluster.ray_internals import session_folder_option
 from rankbench.core.errors import ClusterError
@@ -98,9 +98,7 @@ def _ready(process: subprocess.Popen, seconds: float) -> bool:
 
 def _last_errors(session_folder: Path) -> str:
     """Return the last error lines of the most recently changed log that has any."""
-    logs = [session_folder / _LOG, *session_folder.glob("session_*/logs/*.*")]
-    for log in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True):
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    for name, lines in reversed(logs_of(session_folder)):
         if errors := [re.sub(_SEVERE, "", line).strip() for line in lines if _ERROR.search(line)]:
-            return f"{log.name}: {' | '.join(errors[-_N_LINES:])}"
+            return f"{name}: {' | '.join(errors[-_N_LINES:])}"
     return "its logs give no reason"

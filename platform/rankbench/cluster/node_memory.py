@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from rankbench.cluster.machine import BLOCK_BYTES
 from rankbench.core.errors import ConfigError
 
 OBJECTS = 256 << 20  # bytes of the object store of a local node
@@ -29,16 +30,16 @@ class NodeMemory:
         return self.total - self.objects
 
     @classmethod
-    def of(cls, total: int, least_tasks: int, source: str) -> NodeMemory:
-        """Divide `total` bytes. Raises ConfigError, starting with `source`, if tasks get less than `least_tasks` bytes, or if
-        this host has less than `total`.
+    def of(cls, total: int, source: str) -> NodeMemory:
+        """Divide `total` bytes. Raises ConfigError, starting with `source`, if tasks get less than a block takes, or if this
+        host has less than `total`.
         """
         memory = cls(total, max(LEAST_OBJECTS, min(OBJECTS, int(SHARE * total))))
-        if memory.tasks < least_tasks:
-            least = least_tasks + LEAST_OBJECTS
+        if memory.tasks < BLOCK_BYTES:
+            least = BLOCK_BYTES + LEAST_OBJECTS
             raise ConfigError(
                 f"{source}: {total / 1e6:.0f} MB are too little: shared objects take {memory.objects / 1e6:.0f} MB, and a fit "
-                f"takes at least {least_tasks / 1e6:.0f} MB; give at least {least / 1e6:.0f}MB"
+                f"takes at least {BLOCK_BYTES / 1e6:.0f} MB; give at least {least / 1e6:.0f}MB"
             )
         if total > (host := psutil.virtual_memory().total):
             raise ConfigError(f"{source}: {total / 1e9:.1f} GB are more than the {host / 1e9:.1f} GB of this machine")

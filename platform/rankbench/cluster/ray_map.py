@@ -39,7 +39,7 @@ _ALWAYS_FITS = 75 << 20  # bytes: Ray makes no object store smaller than this
 
 
 class RayMap:
-    """Maps blocks over a `share` of the cluster, by default all of it, with one processor and `memory` bytes for each block.
+    """Maps blocks over a `share` of the cluster, by default all of it, with one processor for each block.
 
     The blocks in flight are late if none has finished for `patience` seconds or five times the median block, whichever is
     more. The limit is a quarter of `patience` after a late block, and three times `patience` before the first block of a
@@ -47,12 +47,12 @@ class RayMap:
     block, ClusterError is raised. `resubmitted` counts the blocks submitted again.
     """
 
-    def __init__(self, memory: int | None = None, patience: float = 8.0, give_up: float = 40.0, share: Share | None = None):
+    def __init__(self, patience: float = 8.0, give_up: float = 40.0, share: Share | None = None):
         self.patience, self.give_up = patience, give_up
         self.share: Share = share or WholeCluster()
         self.resubmitted = 0
         self._wary_until = 0.0
-        self._task = ray.remote(num_cpus=1, max_retries=3, retry_exceptions=False, memory=memory)(_solve)
+        self._task = ray.remote(num_cpus=1, max_retries=3, retry_exceptions=False)(_solve)
         self._typical: dict[Callable, float] = {}  # function → median seconds of its blocks in the last call
 
     @property

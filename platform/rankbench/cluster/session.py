@@ -106,7 +106,9 @@ def session(
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if address:
-        yield from _joined(address)
+        address = ":".join(map(str, require_reachable(address)))
+        hint = "is it up, and is RAY_AUTH_TOKEN_PATH its token?"
+        yield from _running(f"cannot join the Ray cluster at {address}: {{}}; {hint}", address, local=False)
     else:
         with private_folder() as folder:
             sizes = {"object_store_memory": memory.objects, **task_memory_option(memory.tasks)} if memory else {}
@@ -134,12 +136,6 @@ def _local(folder: Path, cpus: int | None, sizes: dict[str, int], gpus: bool) ->
 def _process_token() -> str:
     """One token for all local clusters of this process, because Ray reads it only once."""
     return secrets.token_hex(32)
-
-
-def _joined(address: str) -> Iterator[Session]:
-    address = ":".join(map(str, require_reachable(address)))
-    hint = "is it up, and is RAY_AUTH_TOKEN_PATH its token?"
-    yield from _running(f"cannot join the Ray cluster at {address}: {{}}; {hint}", address, local=False)
 
 
 def _running(failure: str, address: str, local: bool) -> Iterator[Session]:
@@ -175,9 +171,7 @@ def _watched(ray) -> Iterator[None]:
     """
     context, over = ray.get_runtime_context(), threading.Event()
     own = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
-    watches = [(_watch_head, host_and_port(context.gcs_address))]
-    if hasattr(socket, "AF_UNIX"):
-        watches.append((_watch_node, own["RayletSocketName"]))
+    watches = ((_watch_head, host_and_port(context.gcs_address)), (_watch_node, own["RayletSocketName"]))
     for watch, socket_address in watches:
         threading.Thread(target=watch, args=(socket_address, over), daemon=True).start()
     try:

@@ -24,7 +24,6 @@ from rankbench.core.code import code_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.files import atomic_folder
 from rankbench.fitting.drive import Row
-from rankbench.sweeps.search.candidate import Candidate
 from rankbench.sweeps.search.race import Race
 from rankbench.tracking.record import Measured
 
@@ -102,7 +101,7 @@ class SavedRace:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def write(self, race: Race[Candidate], curve: Sequence[Row], joules: float | None, tested: Sequence[Tested]) -> None:
+    def write(self, race: Race, curve: Sequence[Row], joules: float | None, tested: Sequence[Tested]) -> None:
         """Save a race in place of what is saved of it. Raises StorageError if the disk is full."""
         about = {
             "code": code_fingerprint(),

@@ -304,4 +304,4 @@ def _line(record: RunRecord, task: Task) -> str:
             mean = record.metrics[name].mean
             difference = "" if first.stand_in else f" ({percent(mean / value - 1, '+.1f')})"
             numbers.append(f"{name} {mean:.4f}{difference}")
-    return f"{record.arm or record.method} on {task.dataset}, {task.stage}, seed {record.seed}: {', '.join(numbers)}"
+    return f"{record.label} on {task.dataset}, {task.stage}, seed {record.seed}: {', '.join(numbers)}"

@@ -41,7 +41,7 @@ def compare_finals(
     for record in finals:
         if record.finished:
             by_model = by_dataset.setdefault(record.dataset.name, {})
-            by_model.setdefault(record.arm or record.method, {}).setdefault(record.dataset.split_seed, []).append(record)
+            by_model.setdefault(record.label, {}).setdefault(record.dataset.split_seed, []).append(record)
     models, pairs, neighbours = [], list[Comparison](), list[Comparison]()
     efforts = {dataset: _effort(runs, every_pair) for dataset, runs in by_dataset.items()}
     number, done, whole = 0, 0.0, sum(efforts.values()) * len(metrics)

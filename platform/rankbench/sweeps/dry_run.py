@@ -16,12 +16,11 @@ from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
 from rankbench.judge.compare import Effort
-from rankbench.schema.experiment import Resources
 from rankbench.sweeps.done import Done
 from rankbench.sweeps.placement import adapted, shared_needs
 from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.reuse import Earlier
-from rankbench.sweeps.units import AdaptiveSearch, Unit, units
+from rankbench.sweeps.units import Unit, units
 from rankbench.sweeps.width import widths
 
 RECORD_BYTES, USER_BYTES = 10_000, 40  # sizes of a record and of the metrics of one user
@@ -132,7 +131,6 @@ def dry_run(
     place = folder or environment.results / "sweeps" / "none"
     done = Done.of(plan, place / "records", None if fresh else Earlier.than(place, environment))
     settings = done.chosen(plan)
-    cpus = machines[0].cpus if machines and len(machines) == 1 else None  # as in the plan
     final_units, at_most = list[Unit](), False
     for card in plan.final_cards:
         members = (settings or _chosen(plan))[card.name]
@@ -144,32 +142,31 @@ def dry_run(
         ]
         at_most = at_most or (bool(open_arms) and sum(each.share_key is not None for each in members) > 1)
         for group in groups:
-            final_units += units(card, sizes[card.name], group, plan.spec, plan.metrics, "final", cpus)
-    resources = plan.spec.resources
+            final_units += units(card, sizes[card.name], group, plan.spec, plan.metrics, "final", plan.cpus)
+    resources, wide = plan.spec.resources, dict[str, None]()
 
-    def adapt(unit: Unit) -> Unit:
-        return adapted(unit, _with_gpus(machines, unit), resources) if machines else unit
+    def on_machines(members: list[tuple[Unit, int]]) -> list[tuple[Unit, int]]:
+        """The members of a stage as the machines can run them; the reasons for several nodes are added to `wide`."""
+        if not machines:
+            return members
+        fitting = []
+        for unit, times in members:
+            # Whether the machines have the GPUs that a unit needs was checked before.
+            with_gpus = [replace(each, gpus=max(each.gpus, math.ceil(unit.gpus))) for each in machines]
+            fitting.append((adapted(unit, with_gpus, resources), times))
+        sized = widths(fitting, machines, resources, shared_folder=environment.results_store is None)
+        wide.update(dict.fromkeys(why for _, why in sized if why))
+        return [(unit, times) for (unit, _), (_, times) in zip(sized, members, strict=True)]
 
-    adaptive = [replace(each, draft=adapt(each.draft)) for each in plan.adaptive]
-    search = [*((adapt(unit), 1) for unit in plan.search), *((each.draft, each.trials) for each in adaptive)]
-    final = [(adapt(unit), 1) for unit in final_units]
-    n_planned = sum(times for _, times in (*search, *final))
-    adaptive = [replace(each, trials=each.trials - done.n_draws(each)) for each in adaptive]
-    search = [(adapt(unit), 1) for unit in plan.search if not done.has(unit)]
-    search += [(each.draft, each.trials) for each in adaptive if each.trials > 0]
+    fixed = [(unit, 1) for unit in plan.search if not done.has(unit)]
+    left = [(each.draft, each.trials - done.n_draws(each)) for each in plan.adaptive]
+    search = on_machines([*fixed, *((draft, trials) for draft, trials in left if trials > 0)])
     # Before the search has chosen, the settings of the final stage are a guess, and so would be what is reused of them.
     known = settings is not None or plan.given is not None
-    final = [(unit, times) for unit, times in final if not (known and done.has(unit))]
-    left = n_planned - sum(times for _, times in (*search, *final))
-    wide: dict[str, None] = {}
-    if machines:
-        shared = environment.results_store is None
-        search, final = (_on_nodes(members, machines, resources, shared, wide) for members in (search, final))
-        # The last members of the search are the drafts of the adaptive searches that have draws left.
-        drafts = iter(unit for unit, _ in search[len(search) - sum(each.trials > 0 for each in adaptive) :])
-        adaptive = [replace(each, draft=next(drafts)) if each.trials > 0 else each for each in adaptive]
-    too_large = dict.fromkeys(unit.title for unit, _ in (*search, *final) if unit.tiled and unit.nodes == 1)
-    rows = [*_rows(search, adaptive), *(() if search else _rows(final, ()))]
+    final = on_machines([(unit, 1) for unit in final_units if not (known and done.has(unit))])
+    every = [*search, *final]
+    too_large = dict.fromkeys(unit.title for unit, _ in every if unit.tiled and unit.nodes == 1)
+    rows = _rows(search, len(fixed)) if search else _rows(final, len(final))
     stage = "search" if search else "final"
     rows += [
         PlanRow(dataset, arm.label, stage, state=problem.state)
@@ -181,9 +178,9 @@ def dry_run(
         for name, members in (("search", search), ("final", final))
         if members
     ]
-    largest = max((unit.memory_bytes for unit, _ in (*search, *final)), default=0)
-    users = sum(n * len(unit.job.configs) * sizes[unit.job.card.name].ranked for unit, n in (*search, *final))
-    records = sum(n * len(unit.job.configs) for unit, n in (*search, *final))
+    largest = max((unit.memory_bytes for unit, _ in every), default=0)
+    users = sum(n * len(unit.job.configs) * sizes[unit.job.card.name].ranked for unit, n in every)
+    records = sum(n * len(unit.job.configs) for unit, n in every)
     return DryRun(
         tuple(rows),
         tuple(stages),
@@ -194,7 +191,7 @@ def dry_run(
         tuple(f"{card.name} is a stand-in: {card.stand_in}" for card in plan.cards if card.stand_in),
         max(0, largest - max(each.memory_bytes for each in machines)) if machines else 0,
         tuple(f"{title}: its matrix does not fit; solved by tiles in a file" for title in too_large),
-        finished=left,
+        finished=plan.n_fits + len(final_units) - sum(n for _, n in every),
         wide=tuple(wide),
         statistics=_statistics(plan, final_units, sizes),
         at_most=at_most,
@@ -204,29 +201,11 @@ def dry_run(
 def _statistics(plan: Plan, final: Iterable[Unit], sizes: dict[str, Size]) -> Statistics:
     arms: dict[str, set[str]] = defaultdict(set)
     for unit in final:
-        arms[unit.job.card.name] |= {config.arm or config.method for config in unit.job.configs}
+        arms[unit.job.card.name] |= {config.label for config in unit.job.configs}
     every_pair, n_metrics = plan.spec.final.pairs == "all", len(plan.spec.report_metrics)
     efforts = [Effort.of(len(names), sizes[dataset].ranked, every_pair, available_cpus()) for dataset, names in arms.items()]
     pairs, tested = (n_metrics * sum(getattr(each, what) for each in efforts) for what in ("pairs", "tested"))
     return Statistics(n_metrics * len(efforts), pairs, tested, n_metrics * sum(each.seconds for each in efforts))
-
-
-def _with_gpus(machines: Sequence[Machine], unit: Unit) -> list[Machine]:
-    """The machines with the GPUs that the unit needs; whether they have them was checked before."""
-    return [replace(each, gpus=max(each.gpus, math.ceil(unit.gpus))) for each in machines]
-
-
-def _on_nodes(
-    members: list[tuple[Unit, int]],
-    machines: Sequence[Machine],
-    resources: Resources,
-    shared_folder: bool,
-    reasons: dict[str, None],
-) -> list[tuple[Unit, int]]:
-    """The members of a stage with their numbers of nodes; the reasons for several are added to `reasons`."""
-    sized = widths(members, machines, resources, shared_folder)
-    reasons |= dict.fromkeys(why for _, why in sized if why)
-    return [(unit, times) for (unit, _), (_, times) in zip(sized, members, strict=True)]
 
 
 def _chosen(plan: Plan) -> dict[str, list[MethodConfig]]:
@@ -246,16 +225,16 @@ def _undecided(plan: Plan, dataset: str) -> set[str | None]:
     return {arm for arm in arms if arms.count(arm) > 1} | {search.arm.label for search in plan.adaptive}
 
 
-def _rows(members: list[tuple[Unit, int]], adaptive: Iterable[AdaptiveSearch]) -> list[PlanRow]:
+def _rows(members: list[tuple[Unit, int]], n_fixed: int) -> list[PlanRow]:
+    """The rows of a stage; those after the first `n_fixed` members are drafts of searches that draw their settings."""
     rows: dict[tuple[str, str], PlanRow] = {}
-    drafts = {id(search.draft) for search in adaptive}
-    for unit, times in members:
+    for position, (unit, times) in enumerate(members):
         by_arm: dict[str, int] = defaultdict(int)
         for config in unit.job.configs:
-            by_arm[config.arm or config.method] += 1
+            by_arm[config.label] += 1
         for arm, settings in by_arm.items():
             row = rows.setdefault((unit.job.card.name, arm), PlanRow(unit.job.card.name, arm, unit.job.stage))
-            row.settings = None if id(unit) in drafts else (row.settings or 0) + settings
+            row.settings = None if position >= n_fixed else (row.settings or 0) + settings
             row.add(unit, settings, times)
             row.shared_with |= dict.fromkeys(other for other in by_arm if other != arm)
     return [*rows.values()]

@@ -65,7 +65,7 @@ class Progress:
         self.cached += cost * cached
         for record in records:
             if record.finished and metric in record.metrics:
-                label = f"{record.dataset.name}/{record.arm or record.method}"
+                label = f"{record.dataset.name}/{record.label}"
                 self.best[label] = max(record.metrics[metric].mean, self.best.get(label, float("-inf")))
 
     def reach(self, done: float, cost: float) -> None:

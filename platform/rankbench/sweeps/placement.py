@@ -22,7 +22,7 @@ def node_memory(text: str | None, address: str | None, source: str) -> NodeMemor
     """
     if text is None:
         return None
-    memory = NodeMemory.of(bytes_of(text, source), BLOCK_BYTES, source)
+    memory = NodeMemory.of(bytes_of(text, source), source)
     if address:
         raise ConfigError(
             f"{source}: the nodes of a cluster have the memory that they were started with; on each of them use "

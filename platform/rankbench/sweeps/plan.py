@@ -49,7 +49,7 @@ class Plan:
     `declared` are the cards of all its datasets, `cards` those whose data are available, and `not_available` maps the names of
     the others to the reasons. `search` are the units with known parameters, `adaptive` the searches that draw theirs later.
     `given` maps a dataset to the settings that are measured without a search. `final_cards` are the cards of the final runs,
-    one per dataset and split seed. `notes` are sentences on settings that are left out or share a fit.
+    one per dataset and split seed. `notes` are sentences on settings that are left out or share a fit. `cpus`: as in `plan`.
     """
 
     spec: ExperimentSpec
@@ -62,6 +62,7 @@ class Plan:
     given: dict[str, list[MethodConfig]] | None = None
     adaptive: tuple[AdaptiveSearch, ...] = ()
     not_available: dict[str, NotAvailable] = field(default_factory=dict)
+    cpus: int | None = None
 
     @property
     def n_settings(self) -> int:
@@ -172,7 +173,7 @@ def plan(
     for config in (*examples, *given):
         if config.spec.by_workers:
             config.require_workers(spec.resources.workers, f"{source}: resources.workers: {spec.resources.workers}")
-    unseeded = dict.fromkeys(config.arm or config.method for config in examples if not config.spec.seeded)
+    unseeded = dict.fromkeys(config.label for config in examples if not config.spec.seeded)
     if len(spec.final.seeds) > 1 and unseeded:
         final_notes.append(f"{', '.join(unseeded)}: the method uses no seed; run with seed {spec.final.seeds[0]} alone")
     left_out = unable_arms(examples, cards)
@@ -184,25 +185,23 @@ def plan(
     why = "only methods with fold-in score held-out users"
     final_notes += [f"{in_words(names, 'datasets')}: without {arms}: {why}" for arms, names in by_arms.items()]
     final = Plan(
-        spec, tuple(declared), tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards), not_available=not_available
-    )
+        spec, tuple(declared), tuple(cards), metrics, (), tuple(final_notes), tuple(final_cards),
+        not_available=not_available, cpus=cpus,
+    )  # fmt: skip
     if "search" in spec.model_fields_set and "choose" in spec.search.model_fields_set:
         for dataset in datasets:
             require_within(chooses, len(dataset.items), dataset.name, f"{source}: search.choose.metric")
     if {"cutoffs", "metrics"} & spec.model_fields_set:
         for dataset in datasets:
             require_within(metrics, len(dataset.items), dataset.name, f"{source}: cutoffs")
+    able = {card.name: [each for each in chosen.get(card.name, candidates) if can_score(each, card)] for card in cards}
     if use_chosen:
         lacking = [f"{name}: {arm.label}: no chosen setting, so it is left out" for name in (card.name for card in cards)
                    for arm in spec.arms if arm.label not in {each.arm for each in chosen[name]}]  # fmt: skip
-        final = replace(final, notes=(*final.notes, *lacking))
-        return replace(
-            final, given={card.name: [each for each in chosen[card.name] if can_score(each, card)] for card in cards}
-        )
+        return replace(final, notes=(*final.notes, *lacking), given=able)
     notes += from_registry(spec)
     notes += shared_rankings(candidates)
     notes += grace_beyond_the_end(examples, spec)
-    able = {card.name: [config for config in candidates if can_score(config, card)] for card in cards}
     sizes = {dataset.name: Size.of(dataset) for dataset in datasets}
     search = [unit for card in cards for unit in units(card, sizes[card.name], able[card.name], spec, metrics, "search", cpus)]
     n_settings = sum(map(len, able.values()))
@@ -213,7 +212,8 @@ def plan(
         if not can_score(settings[0], card):
             continue
         drafts = units(card, sizes[card.name], settings, spec, metrics, "search", cpus)
-        draft = max((replace(unit, job=replace(unit.job, configs=unit.job.configs[:1])) for unit in drafts), key=_needs)
+        largest = max(drafts, key=lambda unit: (unit.memory_bytes, unit.cost))
+        draft = replace(largest, job=replace(largest.job, configs=largest.job.configs[:1]))
         if trials := spec.search.trials - bool(arm.ranges):
             adaptive.append(AdaptiveSearch(arm, draft, trials))
     return replace(final, search=tuple(search), notes=(*notes, *final_notes), adaptive=tuple(adaptive))
@@ -268,10 +268,6 @@ def _available(
         reasons = "; ".join(map(str, errors.values()))
         raise DownloadError(f"{source}: none of its datasets is available: {reasons}", ", ".join(sorted(briefs)))
     return datasets, final_cards, {name: NotAvailable(error.brief, str(error)) for name, error in errors.items()}
-
-
-def _needs(unit: Unit) -> tuple[int, float]:
-    return unit.memory_bytes, unit.cost
 
 
 def with_both_recalls(metrics: Iterable[str]) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ class Earlier:
 
     def find(self, unit: Unit) -> list[RunRecord]:
         """The records of the unit's settings if all of them can be reused; otherwise none."""
-        ids = [unit.job.run_id(config) for config in unit.job.configs]
+        ids = unit.ids
         if not all(name in self.records for name in ids):
             return []
         for name in ids:

@@ -101,14 +101,13 @@ def run_units(
     for each in searches:
         concurrent = min(capacity(each.draft.needs, machines), limit or sys.maxsize)
         # The only arm that searches leaves processors idle while it waits for a slow trial, unless its lag is larger.
-        search.open([each], lag=concurrent if len(searches) > 1 else 2 * concurrent - 1)
-    group_searches = searches
+        search.open(each, lag=concurrent if len(searches) > 1 else 2 * concurrent - 1)
     for number in range(1, ROUNDS + 1):
-        if not to_run and not group_searches:
+        if not to_run and not searches:
             break
-        group = Group(to_run, group_searches, search, Dispatch(machines, limit), in_order)
+        group = Group(to_run, searches, search, Dispatch(machines, limit), in_order)
         lost = run_group(group, environment, session, ended, warn, running, number < ATTEMPTS, begins)
-        to_run, group_searches = [], []
+        to_run, searches = [], []
         for end in lost:
             unit = end.unit
             losses[unit.run_id] += 1
@@ -128,8 +127,8 @@ def run_units(
     shutil.rmtree(store.folder / OUTGOING, ignore_errors=True)
     for run_id in losses:  # other commands may have units with limits in the same folder
         (store.folder / OVERDUE / run_id).unlink(missing_ok=True)
-    ids = dict.fromkeys(unit.job.run_id(config) for unit in (*units, *search.drawn) for config in unit.job.configs)
-    return [record for record in (find_record(records / name) for name in ids) if record]
+    ids = dict.fromkeys(name for unit in (*units, *search.drawn) for name in unit.ids)
+    return [record for name in ids if (record := find_record(records / name))]
 
 
 def give_up(unit: Unit, store: SweepStore, reason: str) -> None:

@@ -24,8 +24,7 @@ def by_name(spec: ExperimentSpec, environment: Environment, source: str) -> Expe
 
     `params` become parameters of the arms that have them and do not set them. A method with an arm of its own gets no second
     one. With `search: registry`, arms without a range get those of the registry. An experiment without any of this is returned
-    as it is. Raises ConfigError, beginning with `source`, for a pattern without
-    a match and for a parameter that no method has.
+    as it is. Raises ConfigError, beginning with `source`, for a pattern without a match and for a parameter that no method has.
     """
     datasets = without_patterns(spec.datasets, card_names(environment), source)
     if datasets == spec.datasets and not spec.methods and not spec.params and spec.search.ranges == "none":

@@ -92,7 +92,7 @@ def shared_rankings(candidates: list[MethodConfig]) -> list[str]:
         by_identity[config.identity].append(config)
     pairs: dict[tuple[str, ...], int] = defaultdict(int)
     for members in by_identity.values():
-        arms = tuple(dict.fromkeys(config.arm or config.method for config in members))
+        arms = tuple(dict.fromkeys(config.label for config in members))
         if len(arms) > 1:
             pairs[arms] += 1
     return [f"{' and '.join(arms)}: {n} settings have the same ranking; run once, shown for each" for arms, n in pairs.items()]
@@ -100,7 +100,7 @@ def shared_rankings(candidates: list[MethodConfig]) -> list[str]:
 
 def unable_arms(examples: Iterable[MethodConfig], cards: Iterable[Card]) -> dict[str, list[str]]:
     """Dataset → the arms that cannot score its users, for the datasets that have any."""
-    arms = {card.name: [each.arm or each.method for each in examples if not can_score(each, card)] for card in cards}
+    arms = {card.name: [each.label for each in examples if not can_score(each, card)] for card in cards}
     return {name: list(dict.fromkeys(each)) for name, each in arms.items() if each}
 
 
@@ -111,7 +111,7 @@ def grace_beyond_the_end(examples: Iterable[MethodConfig], spec: ExperimentSpec)
     grace, arms = spec.search.grace, dict[str, int]()
     for config in examples:
         if config.stopping and isinstance(config.spec, Iterative) and (limit := config.spec.limit(config.params)) <= grace:
-            arms[config.arm or config.method] = limit
+            arms[config.label] = limit
     names = ", ".join(f"{arm} ({limit})" for arm, limit in arms.items())
     problem = f"warning: search.grace: {grace} is no smaller than the number of iterations of {names}"
     return [f"{problem}; {spec.search.scheduler} stops none of their trials"] if arms else []

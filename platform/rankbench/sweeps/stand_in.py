@@ -34,7 +34,10 @@ def stand_in(spec: ExperimentSpec, environment: Environment, factor: float, sour
     changes: dict[str, Any] = {
         "name": spec.name[: 64 - len(SUFFIX)] + SUFFIX,
         "question": f"{spec.question} (On synthetic stand-ins.)".strip(),
-        "datasets": tuple(_entry(card) for card in stand_ins.values()),
+        "datasets": tuple(
+            {"name": card.name, "card": card.model_dump(mode="json", exclude=ORIGIN, exclude_none=True)}
+            for card in stand_ins.values()
+        ),
         "arms": tuple(_arm(arm, stand_ins) for arm in spec.arms),
         "published": None,
         "not_run": (),
@@ -100,10 +103,8 @@ def _split(card: Card, factor: float) -> tuple[dict[str, Any], str]:
         # A number of users is scaled; a share is not.
         for part in ("valid", "test"):
             given[part] = given[part] if given[part] < 1 else max(1, round(given[part] * factor))
-        return (
-            given,
-            "; held-out users and their targets are random, since it has no published parts and no times" if lost else "",
-        )
+        why = "; held-out users and their targets are random, since it has no published parts and no times"
+        return given, why if lost else ""
     if card.split.protocol == "leave-one-out" and given["order"] == "time":
         return given | {"order": "random"}, "; a random interaction of each user is left out, not the last: it has no times"
     shares = {"published": (0.2, 0.1), "temporal": (given.get("test"), given.get("valid"))}.get(card.split.protocol)
@@ -113,10 +114,6 @@ def _split(card: Card, factor: float) -> tuple[dict[str, Any], str]:
     reason = "it has no times" if card.split.protocol == "temporal" else "nobody has published parts of it"
     instead = {"protocol": "random-per-user", "seed": card.split.seed, "test": test, "valid": valid}
     return instead, f"; split at random per user, {test:g} test and {valid:g} of the rest valid, since {reason}"
-
-
-def _entry(card: Card) -> dict[str, Any]:
-    return {"name": card.name, "card": card.model_dump(mode="json", exclude=ORIGIN, exclude_none=True)}
 
 
 def _arm(arm: ArmSpec, stand_ins: dict[str, Card]) -> ArmSpec:

@@ -19,12 +19,13 @@ from rankbench.core.environment import Environment
 from rankbench.core.files import atomic_folder, write_json
 from rankbench.core.replica import push
 from rankbench.core.storage import Storage
-from rankbench.schema.shared_sweeps import ATTEMPTS, FILES, RECORDS, SWEEPS, copy_records
+from rankbench.schema.shared_sweeps import ATTEMPTS, FILES, RECORDS, SWEEPS, copy_records, part_name
 from rankbench.tracking.record import RunRecord, write_record
 
 SWEEP = "sweep"  # the name of the attempts at the sweep itself
 OUTGOING = "outgoing"  # folder beside the records, of those that are being stored
 CHECKPOINTS = "checkpoints"  # folder beside the records, with a folder of states for each fit that has not ended
+PART = 1 << 16  # bytes after which the next part of a growing file begins
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,19 @@ class SweepStore:
             for name in names:
                 self.shared.upload(f"{FILES}/{self.claim.stored.name}/{name}", self.folder / name)
 
-    def publish_content(self, name: str, content: bytes) -> None:
-        """Store a file under this attempt, or a part of one."""
-        if self.shared and self.claim and self.claim.stored:
-            self.shared.write(f"{FILES}/{self.claim.stored.name}/{name}", content)
+    def publish_part(self, name: str, start: int) -> int:
+        """Store what a growing file of the folder has from byte `start` on. Returns where its next part begins.
+
+        In a store nothing can be appended: there, such a file consists of parts, of which only the last is written again. A
+        part is complete before the next one begins, so that readers have all that was published.
+        """
+        if not (self.shared and self.claim and self.claim.stored):
+            return start
+        with (self.folder / name).open("rb") as file:
+            file.seek(start)
+            content = file.read()
+        self.shared.write(f"{FILES}/{self.claim.stored.name}/{part_name(name, start)}", content)
+        return start + len(content) if len(content) >= PART else start
 
     def trial(self, run_id: str, ids: Sequence[str]) -> TrialRecords:
         """Claim the next attempt at a trial, which will write the records `ids`.
@@ -108,11 +118,16 @@ class SweepStore:
         """
         if self.claim:
             self.claim.require_newest()
-        records = TrialRecords.claim(self, run_id, ids)
+        what, key = f"the trial {run_id}", f"{ATTEMPTS}/{run_id}"
+        attempt: FolderAttempt | StoredAttempt
+        if self.shared:
+            attempt = StoredAttempt.claim(self.shared, key, what)
+        else:
+            attempt = FolderAttempt.claim(self.folder / key, what, [self.records / each for each in ids])
         if self.claim and not self.claim.is_newest:
-            records.attempt.withdraw()
+            attempt.withdraw()
             self.claim.require_newest()
-        return records
+        return TrialRecords(self, attempt)
 
     def fetch(self, ids: Sequence[str]) -> None:
         """Copy the records `ids` that trials have stored to the folder."""
@@ -126,13 +141,6 @@ class TrialRecords:
 
     store: SweepStore
     attempt: FolderAttempt | StoredAttempt
-
-    @classmethod
-    def claim(cls, store: SweepStore, run_id: str, ids: Sequence[str]) -> TrialRecords:
-        what, key = f"the trial {run_id}", f"{ATTEMPTS}/{run_id}"
-        if store.shared:
-            return cls(store, StoredAttempt.claim(store.shared, key, what))
-        return cls(store, FolderAttempt.claim(store.folder / key, what, [store.records / each for each in ids]))
 
     def write(self, record: RunRecord, per_user: pa.Table | None) -> None:
         """Write a record, whole or not at all. Raises Superseded if a newer attempt at the trial exists."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -209,42 +210,42 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
                     listener.warn, progress.running,
                 )  # fmt: skip
 
-            records = store.records
+            def units_of(cards: Iterable[Card], settings: dict[str, list[MethodConfig]], stage: str) -> list[Unit]:
+                result: list[Unit] = []
+                for card in cards:
+                    size = Size.of(prepare(card, environment))
+                    result += units(card, size, settings[card.name], spec, planned.metrics, stage, planned.cpus)
+                return result
+
             search = run_stage("search", planned.search, planned.adaptive)
             require_one_dataset(search)
             best = choose(search, spec)
             unstopped = spec.model_copy(update={"search": spec.search.model_copy(update={"scheduler": "none", "by": "random"})})
             for _ in range(STEPS if spec.search.extend else 0):
-                further: list[Unit] = []
-                for card in planned.cards:
-                    own = [record for (dataset, _), record in best.items() if dataset == card.name]
-                    settings = [each for record in own for each in settings_beyond(spec, record, search)]
-                    size, cpus = Size.of(prepare(card, environment)), None if address else cluster.cpus
-                    further += units(card, size, settings, spec, planned.metrics, "search", cpus)
+                beyond: dict[str, list[MethodConfig]] = defaultdict(list)
+                for (dataset, _), record in best.items():
+                    beyond[dataset] += settings_beyond(spec, record, search)
+                further = units_of(planned.cards, beyond, "search")
                 if not further:
                     break
                 search += run_stage("extend", further, spec=unstopped)
                 best = choose(search, spec)
             ends = {key: ends_of(spec, record, search) for key, record in best.items()}
             chosen = planned.given or {card.name: final_settings(best, card, spec) for card in planned.cards}
-            final_units: list[Unit] = []
-            for card in planned.final_cards:
-                size, cpus = Size.of(prepare(card, environment)), None if address else cluster.cpus
-                final_units += units(card, size, chosen[card.name], spec, planned.metrics, "final", cpus)
-            finals = run_stage("final", final_units)
+            finals = run_stage("final", units_of(planned.final_cards, chosen, "final"))
             require_one_dataset([*search, *finals])
         final: dict[tuple[str, str], list[RunRecord]] = {}
         for record in finals:
-            final.setdefault((record.dataset.name, record.arm or record.method), []).append(record)
+            final.setdefault((record.dataset.name, record.label), []).append(record)
         failed = [record for record in [*search, *finals] if record.failed]
         previous = read_if_there(folder / "chosen.json", ChosenFile)
         for row in previous.rows if previous else ():
             if row.dataset in planned.not_available:
                 key = row.dataset, row.arm
-                final[key] = [read_record(records / name) for name in row.final]
+                final[key] = [read_record(store.records / name) for name in row.final]
                 finals += final[key]
                 if row.search is not None:
-                    best[key], ends[key] = read_record(records / row.search), row.ends
+                    best[key], ends[key] = read_record(store.records / row.search), row.ends
         n_compared = len({record.dataset.name for record in finals if record.finished}) * len(_columns(finals, spec))
         progress = heartbeat.progress = Progress("statistics", n_compared, 1.0, counted="comparisons")
         listener.stage(progress)
@@ -274,7 +275,7 @@ def choose(search: list[RunRecord], spec: ExperimentSpec) -> dict[tuple[str, str
     metric = spec.search.choose.metric
     best: dict[tuple[str, str], RunRecord] = {}
     for record in search:
-        key = (record.dataset.name, record.arm or record.method)
+        key = (record.dataset.name, record.label)
         if record.finished and (key not in best or record.metrics[metric].mean > best[key].metrics[metric].mean):
             best[key] = record
     return best
@@ -309,7 +310,7 @@ def _compared(
     on_progress: Callable[[float, float], None] = lambda done, share: None,
 ) -> ComparisonsFile:
     arms = [arm.label for arm in spec.arms]
-    in_order = sorted(finals, key=lambda record: arms.index(record.arm or record.method) if not record.lists else len(arms))
+    in_order = sorted(finals, key=lambda record: arms.index(record.label) if not record.lists else len(arms))
     columns, every_pair = metrics or _columns(finals, spec), spec.final.pairs == "all"
     return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0], every_pair, on_progress)
 

@@ -52,7 +52,7 @@ class Unit:
     def arm(self) -> tuple[str, str]:
         """Names of the dataset and of the arm of the first setting."""
         first = self.job.configs[0]
-        return self.job.card.name, first.arm or first.method
+        return self.job.card.name, first.label
 
     @property
     def run_id(self) -> str:

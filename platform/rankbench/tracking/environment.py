@@ -26,6 +26,7 @@ def describe_environment(used: Sequence[plugins.Plugin] | None = None) -> dict[s
     """Return versions, machine, code and the plugins `used`, by default all loaded ones, as JSON values. `code` is the hash of
     the source files, which changes with every edit and is known outside a checkout, too.
     """
+    used = plugins.loaded() if used is None else used
     return {
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
@@ -36,14 +37,10 @@ def describe_environment(used: Sequence[plugins.Plugin] | None = None) -> dict[s
             "memory_bytes": psutil.virtual_memory().total,
         },
         "blas": _blas(),
-        **({"plugins": named} if (named := _named(plugins.loaded() if used is None else used)) else {}),
+        **({"plugins": [{"name": each.name, "sha256": each.sha256} for each in used]} if used else {}),
         "revision": code_revision(),
         "code": package_fingerprint(),
     }
-
-
-def _named(used: Sequence[plugins.Plugin]) -> list[dict[str, str]]:
-    return [{"name": each.name, "sha256": each.sha256} for each in used]
 
 
 def _blas() -> list[str]:

@@ -29,16 +29,13 @@ class ForeignLists:
     not_measured: int = 0
 
     @property
-    def _seen(self) -> str:
-        return "1 item" if self.seen_items == 1 else f"{self.seen_items:,} items"
-
-    @property
     def sentences(self) -> list[str]:
         """What was done with users and items, as far as there were any."""
+        seen = "1 item" if self.seen_items == 1 else f"{self.seen_items:,} items"
         said = {
             f"{_have(self.without_list)} no list, and each counts as 0": self.without_list,
             f"{_have(self.short)} fewer than {self.k} items": self.short,
-            f"left out before lists are cut, because the user's history has them: {self._seen}": self.seen_items,
+            f"left out before lists are cut, because the user's history has them: {seen}": self.seen_items,
             f"{_have(self.tied)} equal scores, where the lower item id goes first": self.tied,
             f"{_have(self.not_measured)} a list without being measured": self.not_measured,
         }

@@ -60,6 +60,11 @@ class Labels:
             tags={key: value for key, value in origin.items() if value} | _context(environ.get(CONTEXT)) | _given(tags),
         )
 
+    def place(self, experiment: str) -> dict[str, str | None]:
+        """Where a run belongs, as in a message of the spool: in the `experiment` of this name unless the user chose another."""
+        chosen = None if self.experiment else self.experiment_id
+        return {"experiment": self.experiment or experiment, "experiment_id": chosen, "parent": self.parent}
+
 
 def _user(environ: Mapping[str, str]) -> str:
     try:

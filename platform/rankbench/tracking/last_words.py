@@ -32,9 +32,7 @@ class LastWords:
             make_folder(hidden)
             lock = FileLock(hidden / LOCK)
             lock.acquire()
-            hidden.rename(
-                self._folder
-            )  # others see it only now: a folder without a lock would count as that of an ended process
+            hidden.rename(self._folder)  # seen only now: a folder without a lock would count as that of an ended process
             self._lock = lock
         write_json(self._path(about), asdict(message))
 

@@ -37,8 +37,8 @@ def run_links(uri: str, artifacts: Path, sweep: str, records: Iterable[str]) -> 
     file = sqlite_file(uri)
     if local and (file is None or not file.is_file()):
         return RunLinks()
-    earlier = {name: os.environ.get(name) for name in QUICK}
-    os.environ |= {name: value for name, value in QUICK.items() if name not in os.environ}
+    added = {name: value for name, value in QUICK.items() if name not in os.environ}
+    os.environ |= added
     try:
         from rankbench.tracking.store import connect
 
@@ -48,9 +48,8 @@ def run_links(uri: str, artifacts: Path, sweep: str, records: Iterable[str]) -> 
         log.info("no links to MLflow: %s", first_line(error))
         return RunLinks()
     finally:
-        for name, value in earlier.items():
-            if value is None:
-                os.environ.pop(name, None)
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def web_address(uri: str) -> str:

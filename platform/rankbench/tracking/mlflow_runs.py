@@ -114,11 +114,10 @@ class MlflowRuns:
     def _entry(self, message: EntryMessage) -> None:
         experiment, parent = self.place(message)
         run = self._only(self._tagged(experiment, RUN, message.id))
-        ended = message.started + int(1000 * message.seconds)
-        status = STATUS["finished"] if not message.reason else FAILED
+        ended, status, error = _end_of(message)
         if run is not None and run.info.status == status:
             return
-        tags = message.tags | {RUN: message.id} | ({"rankbench.error": message.reason} if message.reason else {})
+        tags = message.tags | {RUN: message.id} | error
         rows = message.rows
         if run is None:
             run = self._new(experiment, parent, message.started, message.name, tags)
@@ -138,13 +137,11 @@ class MlflowRuns:
         experiment, parent = self.place(message)
         sent = self._tagged(experiment, RUN, id)
         run = self._only(each for each in sent if each.data.tags.get(CONTENT) == content)
-        ended = message.started + int(1000 * message.seconds)
-        status = STATUS["finished"] if not message.reason else FAILED
+        ended, status, error = _end_of(message)
         if run is not None and run.info.status == status:
             return
         if run is None:
-            own = {RUN: id, CONTENT: content, OF_SWEEP: message.sweep}
-            own |= {"rankbench.error": message.reason} if message.reason else {}
+            own = {RUN: id, CONTENT: content, OF_SWEEP: message.sweep} | error
             run = self._new(experiment, parent, message.started, message.name, message.tags | own)
         run_id = run.info.run_id
         self.log(run_id, message.metrics, message.params, ended)
@@ -153,9 +150,7 @@ class MlflowRuns:
             for seed in self._tagged(experiment, RUN, record):
                 if seed.data.tags.get(OF_SWEEP) == message.sweep:
                     self.client.set_tag(seed.info.run_id, PARENT, run_id)
-        for earlier in sent:
-            if earlier.data.tags.get(CONTENT) != content:
-                self.client.delete_run(earlier.info.run_id)
+        self._delete(earlier for earlier in sent if earlier.data.tags.get(CONTENT) != content)
         self.client.set_terminated(run_id, status, end_time=ended)
 
     def _run(self, message: RunMessage, record: RunRecord, folder: Path) -> None:
@@ -291,10 +286,8 @@ class MlflowRuns:
         key = (experiment, message.sweep)
         if key not in self._sweeps:
             run = self._only(self._tagged(experiment, SWEEP, message.sweep))
-            own = {SWEEP: message.sweep} | ({PARENT: parent} if parent else {})
-            self._sweeps[key] = run or self.client.create_run(
-                experiment, start_time=message.time, run_name=name or message.sweep, tags=(tags or {}) | own
-            )
+            own = (tags or {}) | {SWEEP: message.sweep}
+            self._sweeps[key] = run or self._new(experiment, parent, message.time, name or message.sweep, own)
         return self._sweeps[key]
 
     def place(self, message: Placed) -> tuple[str, str | None]:
@@ -352,8 +345,7 @@ class MlflowRuns:
     def _only(self, found: Iterable[Any]) -> Any:
         """Return the most complete of these runs, None if there is none, and delete the others."""
         runs = sorted(found, key=lambda run: (run.info.status != "RUNNING", len(run.data.params), len(run.data.metrics)))
-        for duplicate in runs[:-1]:
-            self.client.delete_run(duplicate.info.run_id)
+        self._delete(runs[:-1])
         return runs[-1] if runs else None
 
     def log(self, run_id: str, metrics: dict[str, float], params: dict[str, Any], time: int) -> None:
@@ -364,6 +356,12 @@ class MlflowRuns:
         batch = [Metric(name, value, time, 0) for name, value in metrics.items() if math.isfinite(value)]
         words = [Param(name, str(value)[:6000]) for name, value in params.items() if value is not None]
         self.client.log_batch(run_id, metrics=batch, params=words)
+
+
+def _end_of(message: EntryMessage | ArmMessage) -> tuple[int, str, dict[str, str]]:
+    """Return when it ended, in ms since 1970, the status of its run, and the tag of its error, if there is one."""
+    error = {"rankbench.error": message.reason} if message.reason else {}
+    return message.started + int(1000 * message.seconds), FAILED if error else "FINISHED", error
 
 
 def _begun(run: Any) -> int:

@@ -1,9 +1,8 @@
 """Send records to MLflow as runs for browsing. No run fails because of the store, and none waits for it for long.
 
 A run or sweep only writes small files (spool.py), which an uploader process sends: records as they are finished, and points of
-the fits that run (live_fits.py). At its end it waits for the uploader: at
-most PATIENCE seconds while the store accepts nothing, at most LIMIT in all. The messages that are left stay in the spool for
-the next command or `rankbench tracking sync`.
+the fits that run (live_fits.py). At its end it waits for the uploader: at most PATIENCE seconds while the store accepts
+nothing, at most LIMIT in all. The messages that are left stay in the spool for the next command or `rankbench tracking sync`.
 """
 
 from __future__ import annotations
@@ -248,11 +247,8 @@ class MlflowSink:
         self._delivery, self._messages, self._unwritten = None, [], 0
 
     def _place(self) -> dict[str, Any]:
-        """Return what each message says about where its run belongs."""
-        labels = self.labels
-        named = labels.experiment or self.experiment
-        chosen = None if labels.experiment else labels.experiment_id
-        return {"experiment": named, "experiment_id": chosen, "parent": labels.parent, "time": milliseconds()}
+        """Return what each message says about when it was written and where its run belongs."""
+        return self.labels.place(self.experiment) | {"time": milliseconds()}
 
     def _interrupted_sweep(self) -> SweepEnd:
         return SweepEnd(**self._place(), sweep=self._sweep or "", files=[], note="", ok=False, interrupted=True)

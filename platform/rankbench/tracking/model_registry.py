@@ -73,9 +73,7 @@ def register(model: Servable, name: str, uri: str, artifacts: Path, labels: Labe
         client = connect(uri, artifacts)
         runs = MlflowRuns(client, artifacts.parent, None if is_server(uri) else artifacts)
         now = milliseconds()
-        chosen = None if labels.experiment else labels.experiment_id
-        place = Placed(experiment=labels.experiment or EXPERIMENT, time=now, experiment_id=chosen, parent=labels.parent)
-        experiment, parent = runs.place(place)
+        experiment, parent = runs.place(Placed(**labels.place(EXPERIMENT), time=now))
         tags = model.tags | labels.tags | ({PARENT: parent} if parent else {})
         run = client.create_run(experiment, start_time=now, run_name=labels.name or f"register {name}", tags=tags)
         run_id = run.info.run_id

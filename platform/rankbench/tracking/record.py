@@ -122,6 +122,11 @@ class RunRecord:
     format: Literal[1] = FORMAT
 
     @property
+    def label(self) -> str:
+        """The name of its row in a table: that of its arm, or of the method of a run without one."""
+        return self.arm or self.method
+
+    @property
     def finished(self) -> bool:
         return self.status == "finished"
 
@@ -183,7 +188,7 @@ def about_cold_users(records: Sequence[RunRecord], metric: str | None = None) ->
     for record in records:
         if name in record.groups.get("with_history", {}):
             both = record.groups["without_history"][name], record.groups["with_history"][name]
-            arms.setdefault(record.arm or record.method, []).append(both)
+            arms.setdefault(record.label, []).append(both)
     if not arms:
         return text
     if dropped:

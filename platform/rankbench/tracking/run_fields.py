@@ -31,7 +31,7 @@ def run_name(record: RunRecord, named: Iterable[str] = (), dataset: bool = False
     split. A final run has the setting that the search chose for its arm, so that its seed is enough.
     """
     words = [record.dataset.name] if dataset else []
-    words.append(record.arm or record.method)
+    words.append(record.label)
     if record.stage != "final":
         words.append(_short({name: record.params[name] for name in named if name in record.params}))
     if split and record.dataset.fingerprint:
@@ -55,7 +55,7 @@ def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
     always = {
         "rankbench.run": record.id,
         "rankbench.stage": record.stage,
-        "rankbench.arm": record.arm or record.method,
+        "rankbench.arm": record.label,
         "rankbench.method": record.method,
         "rankbench.dataset": record.dataset.name,
         "rankbench.seed": str(record.seed),

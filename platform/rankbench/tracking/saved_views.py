@@ -94,16 +94,15 @@ def sweep_views(
     """
     tests, best = _tests(metric, reported), metric_key("valid", metric)
     params = tuple(dict.fromkeys(name for names in searched for name in names))
-    about = tuple(column("params", each) for each in ("dataset", "method"))
-    varied = tuple(column("params", each) for each in params)
-    cost = tuple(column("metrics", each) for each in ("seconds/fit", "peak_memory_gb"))
+    about, varied = _columns("params", ("dataset", "method")), _columns("params", params)
+    cost = _columns("metrics", ("seconds/fit", "peak_memory_gb"))
     bounds = (f"{tests[0]}_{end}" for end in ("low", "high", "p_value"))
     arms = View(
         id=f"{sweep}-arms",
         name=f"arms {name}",
         filter=_of_stage("arm", sweep),
         metric=tests[0],
-        columns=(column("tags", VERDICT), *_columns((tests[0], *bounds, *tests[1:])), *cost, *about, *varied),
+        columns=(column("tags", VERDICT), *_columns("metrics", (tests[0], *bounds, *tests[1:])), *cost, *about, *varied),
         sections=_final_sections(metric, tests, curves),
     )
     views = [arms, seeds_view(sweep, name, metric, reported, curves)]
@@ -133,13 +132,13 @@ def sweep_views(
 def seeds_view(sweep: str, name: str, metric: str, reported: Sequence[str], curves: bool) -> View:
     """Return the view of the final runs of a sweep, one per arm and seed."""
     tests = _tests(metric, reported)
-    about = (column("params", each) for each in ("dataset", "method", "seed"))
+    about = _columns("params", ("dataset", "method", "seed"))
     return View(
         id=f"{sweep}-seeds",
         name=f"seeds {name}",
         filter=_of_stage("final", sweep),
         metric=tests[0],
-        columns=(*_columns((*tests, "seconds/fit", "peak_memory_gb")), *about),
+        columns=(*_columns("metrics", (*tests, "seconds/fit", "peak_memory_gb")), *about),
         sections=_final_sections(metric, tests, curves, curves_first=True),
     )
 
@@ -147,14 +146,14 @@ def seeds_view(sweep: str, name: str, metric: str, reported: Sequence[str], curv
 def standing_view(name: str, filter: str, curves: bool) -> View:
     """Return a view of runs that belong to no sweep, of any method on any dataset."""
     metric, tests = "ndcg@20", _tests("ndcg@20", ("recall@20",))
-    about = tuple(column("params", each) for each in ("dataset", "method"))
+    about = _columns("params", ("dataset", "method"))
     by_method = f"Test {in_words(metric)} by dataset and method", (parallel(("dataset", "method"), tests[0]),)
     return View(
         id=name,
         name=name,
         filter=filter,
         metric=tests[0],
-        columns=(*about, *_columns((*tests, "seconds/fit", "peak_memory_gb"))),
+        columns=(*about, *_columns("metrics", (*tests, "seconds/fit", "peak_memory_gb"))),
         sections=(by_method, *_final_sections(metric, tests, curves)),
         newest_first=True,
     )
@@ -170,8 +169,8 @@ def _tests(metric: str, reported: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(metric_key("test", each) for each in (metric, *reported)))
 
 
-def _columns(metrics: Sequence[str]) -> tuple[str, ...]:
-    return tuple(column("metrics", each) for each in metrics)
+def _columns(kind: str, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(column(kind, name) for name in names)
 
 
 def _final_sections(metric: str, tests: Sequence[str], curves: bool, curves_first: bool = False) -> tuple[Section, ...]:

@@ -78,18 +78,24 @@ class SweepEnd(Placed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EntryMessage(Placed):
-    """What was measured without a record, as an entry of a leaderboard: all that its run shows. `id` is that of the run.
-
-    `started`: ms since 1970. `rows`: of a curve, as in a record. A `reason` makes it a failed run.
-    """
+class Shown(Placed):
+    """What a run shows that is made from the message alone. `id` is what runs are found by, `started` in ms since 1970."""
 
     id: str
     name: str
     tags: dict[str, str]
     params: dict[str, str]
-    metrics: dict[str, float]
     started: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryMessage(Shown):
+    """What was measured without a record, as an entry of a leaderboard.
+
+    `rows`: of a curve, as in a record. A `reason` makes it a failed run.
+    """
+
+    metrics: dict[str, float]
     seconds: float
     rows: list[dict[str, float]] = field(default_factory=list)
     reason: str = ""
@@ -97,40 +103,29 @@ class EntryMessage(Placed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArmMessage(Placed):
+class ArmMessage(Shown):
     """An arm of a sweep on a dataset: the means over its seeds, whose records have the ids `seeds`, and what the tests say.
 
-    `id` is that of the arm. Another message of the same id replaces its run. `started`, `seconds` and `reason`: as in
-    EntryMessage. `curve`: one row per iteration, as in a record.
+    Another message of the same id replaces its run. `seconds` and `reason`: as in EntryMessage. `curve`: one row per iteration,
+    as in a record.
     """
 
-    id: str
     sweep: str
     seeds: list[str]
-    name: str
-    tags: dict[str, str]
-    params: dict[str, str]
     metrics: dict[str, float]
     curve: list[dict[str, float]]
-    started: int
     seconds: float
     reason: str = ""
     kind: Literal["arm"] = "arm"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurveMessage(Placed):
-    """New points of a fit that runs, and all that its run shows before its end. `id` is that of the run.
+class CurveMessage(Shown):
+    """New points of a fit that runs, and all that its run shows before its end; each attempt at a fit has another `started`.
 
-    `started`: ms since 1970; each attempt at a fit has another one. `rows`: of the curve. `stage`: as in its record. `ended`:
-    nobody goes on with the fit, and it has no record.
+    `rows`: of the curve. `stage`: as in its record. `ended`: nobody goes on with the fit, and it has no record.
     """
 
-    id: str
-    started: int
-    name: str
-    tags: dict[str, str]
-    params: dict[str, str]
     rows: list[dict[str, float]]
     sweep: str | None = None
     stage: str = ""

@@ -43,7 +43,9 @@ class Candidate:
     the function that `begin` is given. Evaluations are part of the time of a fit.
 
     `saved`: what `values` said of the candidate, with `folder` of its checkpoints, if it goes on. `failure`: why it has no
-    further value; `refused`: whether the method itself says that it cannot be fitted. The other fields are those of a `Racer`.
+    further value; `refused`: whether the method itself says that it cannot be fitted. `seconds_to_first`: until its first value
+    or its end, and `pace`: mean of an iteration; both 0 before. For its `Race`, `level` is the one that it is on its way to, or
+    was last, and `marks` are its values as it reached levels.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Candidate:
 
     @property
     def value(self) -> float:
+        """The best value so far, -inf before the first."""
         return self.best.value if self.best else -math.inf
 
     @property

@@ -15,7 +15,6 @@ from typing import Any
 
 from rankbench.core.errors import DataError
 from rankbench.core.files import atomic_file, disk_errors_are_clear, make_folder
-from rankbench.sweeps.search.parts import Parts
 from rankbench.sweeps.store import SweepStore
 
 
@@ -27,7 +26,7 @@ class Draws:
 
     def __init__(self, path: Path, store: SweepStore | None = None):
         self.path, self._store = path, store
-        self._parts = Parts(path, store) if store else None
+        self._start = 0  # of the last part in the store
         self.lags: dict[str, int] = {}
         self.params: dict[str, list[dict[str, Any]]] = defaultdict(list)
         content = path.read_bytes() if path.is_file() else b""
@@ -67,8 +66,8 @@ class Draws:
             if claim:
                 claim.require_newest()
             file.write(json.dumps(entry) + "\n")
-        if self._parts:
-            self._parts.publish()
+        if self._store:
+            self._start = self._store.publish_part(self.path.name, self._start)
         self._take(entry)
 
     def _take(self, entry: dict[str, Any]) -> None:

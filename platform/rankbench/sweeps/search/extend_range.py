@@ -48,7 +48,7 @@ def settings_beyond(spec: ExperimentSpec, best: RunRecord, search: Sequence[RunR
 
 def _tried(spec: ExperimentSpec, best: RunRecord, search: Sequence[RunRecord]) -> tuple[ArmSpec, dict[str, Any], Settings]:
     """The arm of a record, its setting, and all settings that were tried for the arm on the same dataset."""
-    arm = next(arm for arm in spec.arms if arm.label == (best.arm or best.method))
+    arm = next(arm for arm in spec.arms if arm.label == best.label)
     own = [each for each in search if (each.arm, each.dataset.name) == (best.arm, best.dataset.name)]
     values, *tried = [{name: each.params[name] for name in arm.params if name in each.params} for each in (best, *own)]
     return arm, values, [each for each in tried if arm.searched and set(arm.searched) <= each.keys()]

@@ -18,46 +18,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from statistics import fmean
-from typing import Generic, Protocol, TypeVar
+
+from rankbench.sweeps.search.candidate import Candidate
 
 REDUCTION = 3
 LEAST_UNIT = 1.0  # seconds
 LIVE = 9  # fits that are kept
 
 
-class Racer(Protocol):
-    """A fit that goes on iteration by iteration (`candidate.Candidate`).
-
-    `value`: its best one, -inf before the first. `seconds_to_first`: until its first value or its end, and `pace`: mean of an
-    iteration; both 0 before. `level`: the one that it is on its way to, or was last. `marks`: its values as it reached levels.
-    """
-
-    seconds: float
-    seconds_to_first: float
-    ended: bool
-    level: int
-    marks: list[float]
-
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def pace(self) -> float: ...
-
-    def step(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-R = TypeVar("R", bound=Racer)
-
-
-class Race(Generic[R]):
+class Race:
     """The candidates in the order in which they began. `start()` begins the next one, or returns None if there are no more. At
     most `live` of those that have not ended are kept, at least three.
     """
 
-    def __init__(self, start: Callable[[], R | None], candidates: Iterable[R] = (), live: int = LIVE):
+    def __init__(self, start: Callable[[], Candidate | None], candidates: Iterable[Candidate] = (), live: int = LIVE):
         self._start, self.candidates, self.live = start, [*candidates], live
 
     @property
@@ -70,16 +44,16 @@ class Race(Generic[R]):
         return max(LEAST_UNIT, first)
 
     @property
-    def default(self) -> R | None:
+    def default(self) -> Candidate | None:
         return self.candidates[0] if self.candidates else None
 
     @property
-    def leader(self) -> R | None:
+    def leader(self) -> Candidate | None:
         """The candidate with the best value, the earlier one of equals; None while there is no value."""
         best = max(self.candidates, key=lambda each: each.value, default=None)
         return best if best is not None and math.isfinite(best.value) else None
 
-    def choose(self) -> R | None:
+    def choose(self) -> Candidate | None:
         """Return the candidate whose iteration is next; None if all settings were tried and all fits have ended."""
         going = [each for each in self.candidates if not each.ended]
         for each in going:
@@ -93,24 +67,24 @@ class Race(Generic[R]):
             promoted.level = len(promoted.marks)
         return promoted
 
-    def expected(self, candidate: R) -> float:
+    def expected(self, candidate: Candidate) -> float:
         """Seconds that the next iteration of a candidate will take, as far as earlier ones tell."""
         first = [each.seconds_to_first for each in self.candidates if each.seconds_to_first]
         return candidate.pace or (fmean(first) if first else 0.0)
 
-    def step(self, candidate: R) -> None:
+    def step(self, candidate: Candidate) -> None:
         """Let a candidate complete an iteration."""
         candidate.step()
         marks, unit = candidate.marks, self.unit
         while (candidate.ended and len(marks) <= candidate.level) or not _goes_on(candidate, unit * REDUCTION ** len(marks)):
             marks.append(candidate.value)
 
-    def _at(self, level: int) -> list[R]:
+    def _at(self, level: int) -> list[Candidate]:
         """Those that have reached a level, best first."""
         reached = [each for each in self.candidates if len(each.marks) > level]
         return sorted(reached, key=lambda each: -each.marks[level])
 
-    def _promotable(self) -> R | None:
+    def _promotable(self) -> Candidate | None:
         for level in reversed(range(max((len(each.marks) for each in self.candidates), default=0))):
             reached = self._at(level)
             for each in reached[: len(reached) // REDUCTION]:
@@ -118,7 +92,7 @@ class Race(Generic[R]):
                     return each
         return None
 
-    def _new(self) -> R | None:
+    def _new(self) -> Candidate | None:
         """Begin a candidate. If there are too many, one ends for good: the last of its level, as a share of those there."""
         begun = self._start()
         if begun is None:
@@ -130,13 +104,13 @@ class Race(Generic[R]):
         self.candidates.append(begun)
         return begun
 
-    def _distance(self, candidate: R) -> tuple[float, int]:
+    def _distance(self, candidate: Candidate) -> tuple[float, int]:
         """How far a candidate is from being promoted; of equals, the one at the lower level is further."""
         level = len(candidate.marks) - 1
         reached = self._at(level)
         return reached.index(candidate) / len(reached), -level
 
 
-def _goes_on(candidate: Racer, seconds: float) -> bool:
+def _goes_on(candidate: Candidate, seconds: float) -> bool:
     """Whether a candidate is nearer to having had so many seconds after another iteration."""
     return candidate.seconds + candidate.pace / 2 <= seconds

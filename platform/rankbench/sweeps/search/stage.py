@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,11 @@ class Search:
         self._trials[unit.run_id] = self._studies[unit.arm], self._studies[unit.arm].start()
         self._read_result(unit)
 
-    def open(self, searches: Sequence[AdaptiveSearch], lag: int) -> None:
-        """Create a study for each adaptive search. `lag` as in `Study`, unless an interrupted sweep began with another one."""
-        for search in searches:
-            study = self._study(search.draft, search.arm.params)
-            study.lag = self._draws.lag(study.name, lag)
-            self._studies[search.draft.arm] = study
+    def open(self, search: AdaptiveSearch, lag: int) -> None:
+        """Create the study of an adaptive search. `lag` as in `Study`, unless an interrupted sweep began with another one."""
+        study = self._study(search.draft, search.arm.params)
+        study.lag = self._draws.lag(study.name, lag)
+        self._studies[search.draft.arm] = study
 
     def waits(self, search: AdaptiveSearch) -> bool:
         """Whether the next draw depends on a trial that still runs."""
@@ -143,8 +142,7 @@ class Search:
 
 def records_of(unit: Unit, folder: Path) -> list[RunRecord]:
     """The records in `folder` of the unit's settings, failed ones included."""
-    records = [find_record(folder / unit.job.run_id(config)) for config in unit.job.configs]
-    return [record for record in records if record]
+    return [record for name in unit.ids if (record := find_record(folder / name))]
 
 
 def results_of(unit: Unit, folder: Path) -> list[RunRecord]:

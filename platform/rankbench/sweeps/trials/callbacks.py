@@ -109,11 +109,11 @@ class Waiting(Unsaved, tune.Callback):
 class Nodes(Unsaved, tune.Callback):
     """Looks which nodes a cluster has now, so that one that joins gets trials."""
 
-    def __init__(self, group: Group, look: bool):
-        self.group, self.look, self.looked = group, look, time.monotonic()
+    def __init__(self, group: Group):
+        self.group, self.looked = group, time.monotonic()
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        if self.look and time.monotonic() - self.looked > LOOK_EVERY:
+        if time.monotonic() - self.looked > LOOK_EVERY:
             with suppress(ClusterError):  # a head that is gone for good ends the process (see `session`)
                 self.group.dispatch.machines = alive_machines()
             self.looked = time.monotonic()

@@ -88,7 +88,7 @@ def run_group(
                     Waiting(lambda trial: group.needs(group.unit_of(trial)), warn, session.local),
                     Reports(group.unit_of, running),
                     Silence(running, warn),
-                    Nodes(group, look=not session.local),
+                    *([] if session.local else [Nodes(group)]),
                 ],
                 # Tune's own retry waits forever for the worker that it kept for reuse; run_units retries instead.
                 failure_config=tune.FailureConfig(max_failures=0),

@@ -147,7 +147,7 @@ class SweepInNotebook(InNotebook):
         self.update(at_once=True)
 
     def done(self, unit: Unit, records: list[RunRecord]) -> None:
-        self._lines += [f"{record.arm or record.method} failed: {record.error}" for record in records if record.failed]
+        self._lines += [f"{record.label} failed: {record.error}" for record in records if record.failed]
         if self._progress and self._progress.stage == "search":
             for label, value in self._progress.best.items():
                 self._best.setdefault(label, []).append((time.monotonic() - self._began, value))

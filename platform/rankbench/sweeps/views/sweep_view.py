@@ -64,7 +64,7 @@ class SweepView(LiveView):
         if self.quiet:
             return
         for record in records:
-            name = f"{record.arm or record.method} on {record.dataset.name}"
+            name = f"{record.label} on {record.dataset.name}"
             if record.failed:
                 err.print(f"failed: {record.error} ({name})")
             elif record.stage == "final" and (problem := divergence(record.curve, record.params)):
