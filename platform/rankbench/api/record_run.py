@@ -24,8 +24,8 @@ from rankbench.evaluation.metrics import (
     metric_set,
     require_within,
 )
-from rankbench.experiment.divergence import divergence
 from rankbench.experiment.execution import Execution
+from rankbench.experiment.fit_warnings import fit_warnings
 from rankbench.experiment.job import Job, MethodConfig, configure
 from rankbench.experiment.options import MetricOptions, RunOptions
 from rankbench.experiment.outcome import Outcome
@@ -109,7 +109,7 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
         if options.memory and record.peak_memory_bytes > memory_bytes(options):
             peak = record.peak_memory_bytes / 1e9
             err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {options.memory}")
-        for problem in (record.interval_warning(), divergence(record.curve, record.params)):
+        for problem in (record.interval_warning(), *fit_warnings(record)):
             if problem:
                 err.print(f"warning: {problem}")
         if execution.checkpoints:

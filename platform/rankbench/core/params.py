@@ -87,19 +87,21 @@ def param(
     help: str,
     search: Range | Choice | Fixed | None = None,
     used: Callable[[Any], bool] | None = None,
+    late: Mapping[str, str] | None = None,
     **bounds: float,
 ) -> Any:
     """Return a parameter field with its default, its description, the values that its papers search, and its bounds.
 
-    `used(p)` says whether a fit with the parameters `p` reads this one; without it, every fit does. The bounds `gt`, `ge`, `lt`
-    and `le` mean the same as in pydantic. The description states them, and `Params` checks them.
+    `used(p)` says whether a fit with the parameters `p` reads this one; without it, every fit does. `late` is for the number of
+    the epoch in which a part of the method begins: what a shorter fit lacks, by the objective of training. The bounds `gt`,
+    `ge`, `lt` and `le` mean the same as in pydantic. The description states them, and `Params` checks them.
     """
     known = search is None or isinstance(search, Range | Choice | Fixed)
     require(known, f"param: the values to search are Range(low, high), Choice(a, b) or Fixed(a), got {shown(search)}")
     head, semicolon, rest = help.partition(";")
     described = f"{head}, {_interval(bounds)}{semicolon}{rest}" if bounds else help
     about = {"help": described, "search": "" if search is None else str(search), "values": search}
-    return dataclasses.field(default=default, metadata=about | {"bounds": bounds, "used": used})
+    return dataclasses.field(default=default, metadata=about | {"bounds": bounds, "used": used, "late": late or {}})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,7 +33,11 @@ class AdvInfoNCE(Params):
     tau: float = param(0.1, "temperature τ that divides the cosine", Range(0.05, 0.3), gt=0)
     kappa: float = param(64.0, "weight κ of the negatives", Range(1, 256), gt=0)
     T_adv: int = param(
-        5, "number of epochs from one adversarial epoch to the next; shorter fits have none", Choice(5, 10, 15, 20), ge=1
+        5,
+        "number of epochs from one adversarial epoch to the next; shorter fits have none",
+        Choice(5, 10, 15, 20),
+        late=dict.fromkeys(("sampled", "catalogue"), "its adversary was never trained"),
+        ge=1,
     )
     E_adv: int = param(15, "largest number of adversarial epochs", Range(5, 30), ge=0)
     adv_lr: float = param(5e-5, "learning rate of the adversary", Range(1e-5, 1e-4, exponents=True), gt=0)

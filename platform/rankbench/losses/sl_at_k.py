@@ -28,7 +28,11 @@ class SLAtK(Params):
     tau_d: float = param(0.2, "temperature τ_d of the softmax", Range(0.01, 0.5), gt=0)
     tau_w: float = param(2.25, "temperature τ_w of the weight", Range(0.5, 3), gt=0)
     T_beta: int = param(
-        20, "number of epochs from one update of the thresholds to the next; shorter fits leave them at 0", Choice(5, 20), ge=1
+        20,
+        "number of epochs from one update of the thresholds to the next; shorter fits leave them at 0",
+        Choice(5, 20),
+        late={"sampled": "its thresholds were never updated"},
+        ge=1,
     )
     detach_weight: bool = param(False, "whether the gradient treats the weight as a constant", Choice(True, False))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankbench.experiment.divergence import divergence
+from rankbench.experiment.fit_warnings import fit_warnings
 from rankbench.sweeps.views.live import LiveView
 from rankbench.sweeps.views.phases import clock, err
 
@@ -67,8 +67,9 @@ class SweepView(LiveView):
             name = f"{record.label} on {record.dataset.name}"
             if record.failed:
                 err.print(f"failed: {record.error} ({name})")
-            elif record.stage == "final" and (problem := divergence(record.curve, record.params)):
-                err.print(f"warning: {problem} ({name})")
+            elif record.stage == "final":
+                for problem in fit_warnings(record):
+                    err.print(f"warning: {problem} ({name})")
         if not err.is_terminal and self.progress.done == self.progress.of:
             err.print(summary(self.progress))
 

@@ -1,0 +1,43 @@
+"""A part of a method that begins after the epoch of the measured model is named."""
+
+import pytest
+
+from rankbench.cli import _main
+from rankbench.experiment.fit_warnings import unstarted
+from rankbench.experiment.methods import registered
+
+TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "iterations", "says"),
+    [
+        ("sl-at-k", {"objective": "sampled", "T_beta": 20}, 19, "T_beta=20, but the measured model is that of epoch 19"),
+        ("sl-at-k", {"objective": "sampled", "T_beta": 20}, 20, None),
+        ("sl-at-k", {"objective": "catalogue", "T_beta": 20}, 5, None),  # its thresholds are those of every step
+        ("advinfonce", {"objective": "sampled", "T_adv": 5}, 4, "its adversary was never trained"),
+        ("advinfonce", {"objective": "catalogue", "T_adv": 5}, 4, "its adversary was never trained"),
+        ("advinfonce", {"objective": "catalogue", "T_adv": 5}, 5, None),
+        ("sl", {"objective": "sampled"}, 1, None),
+        ("ease", {"lam": 3.0}, None, None),
+    ],
+)
+def test_what_has_not_begun_is_said(method, params, iterations, says):
+    sentence = unstarted(method, params, iterations)
+    assert sentence is None if says is None else says in sentence
+
+
+def test_what_may_be_late_is_the_number_of_an_epoch():
+    late = [field for each in registered() for field in each.fields() if field.metadata.get("late")]
+    assert {field.name for field in late} == {"T_beta", "T_adv"}
+    assert all(field.type in (int, "int") and set(field.metadata["late"]) <= {"sampled", "catalogue"} for field in late)
+
+
+def test_a_run_says_it_once_it_has_ended(home, capsys):
+    def said(epochs):
+        words = ["run", "synthetic", "sl-at-k", *TINY, f"epochs={epochs}", "T_beta=3", "patience=0", "--no-track"]
+        assert _main(words) == 0
+        return capsys.readouterr().err
+
+    warning = "warning: T_beta=3, but the measured model is that of epoch 2: its thresholds were never updated"
+    assert warning in said(2) and "T_beta" not in said(3)
