@@ -130,7 +130,7 @@ def tasks(
             stage: Stage = "again" if measured else _stage(own)
             begun = Begun.read(records_folder(environment).parent / CHECKPOINTS / unit.run_id)
             seconds = _seconds_left(unit, begun) if begun else _seconds_of(own, evidence) or (unit.cost if size else 0.0)
-            waited = _waited(own, evidence)
+            waited = _waited([row for fit in own for row in fit.rows], evidence)
             result.append(Task(stage, first.card.name, own, unit, None, waited=waited, seconds=seconds, begun=begun))
     for row in (row for row in rows if row.published):
         wanted: list[tuple[Stage, Part]] = [("search", "valid")] if row.needs_search else []
@@ -139,7 +139,8 @@ def tasks(
             if not is_searched(row, on, evidence, search_seconds):
                 seconds = _search_seconds(row, size_of(row.card), metrics, cpus)
                 bounded = seconds if search_seconds is None else min(seconds, search_seconds)
-                result.append(Task(stage, row.dataset, searched=row, on=on, seconds=bounded))
+                waited = _waited([row], evidence)
+                result.append(Task(stage, row.dataset, searched=row, on=on, waited=waited, seconds=bounded))
     for study, dataset in studies:
         card = card_key(dataset, environment)
         if study.stored(dataset, evidence, card) is None:
@@ -215,8 +216,7 @@ def _stage(fits: Iterable[RequiredFit]) -> Stage:
     return min(stages, key=STAGES.index)
 
 
-def _waited(fits: Iterable[RequiredFit], evidence: Evidence) -> str:
-    rows = [row for fit in fits for row in fit.rows]
+def _waited(rows: Iterable[PaperRow], evidence: Evidence) -> str:
     dates = [each.started_at for row in rows for origin in ("printed", "chosen") for each in row.fits(origin, evidence)]
     return max(dates, default="")
 
