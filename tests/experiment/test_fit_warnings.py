@@ -18,6 +18,7 @@ TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "dat
         ("advinfonce", {"objective": "sampled", "T_adv": 5}, 4, "its adversary was never trained"),
         ("advinfonce", {"objective": "catalogue", "T_adv": 5}, 4, "its adversary was never trained"),
         ("advinfonce", {"objective": "catalogue", "T_adv": 5}, 5, None),
+        ("sl-at-k", {"objective": "sampled"}, 1, None),  # a record of before the parameter
         ("sl", {"objective": "sampled"}, 1, None),
         ("ease", {"lam": 3.0}, None, None),
     ],

@@ -19,7 +19,7 @@ def fit_warnings(record: RunRecord) -> list[str]:
 def unstarted(name: str, params: Mapping[str, Any], iterations: int | None) -> str | None:
     """Return a sentence if the measured model is from an epoch before the first in which a part of the method works."""
     for field in method(name).fields():
-        late = field.metadata.get("late", {}).get(params.get("objective"))
-        if late and iterations is not None and params[field.name] > iterations:
-            return f"{field.name}={params[field.name]}, but the measured model is that of epoch {iterations}: {late}"
+        late, first = field.metadata.get("late", {}).get(params.get("objective")), params.get(field.name)
+        if late and first is not None and iterations is not None and first > iterations:
+            return f"{field.name}={first}, but the measured model is that of epoch {iterations}: {late}"
     return None
