@@ -21,8 +21,7 @@ from rankbench.experiment.methods import load_plugin, method, registered
 from rankbench.experiment.outcome import base_record
 from rankbench.experiment.run import run
 from rankbench.fitting.checkpoints import Checkpoints, State
-from rankbench.sweeps.reuse import other_plugins
-from rankbench.sweeps.sweep import changed_code
+from rankbench.sweeps.reuse import changed_code, other_plugins
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import DatasetInfo
 

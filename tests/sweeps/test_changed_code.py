@@ -6,7 +6,8 @@ import pytest
 
 from rankbench.core import plugins
 from rankbench.core.errors import ConfigError
-from rankbench.sweeps.sweep import changed_code, require_one_dataset
+from rankbench.sweeps.reuse import changed_code
+from rankbench.sweeps.sweep import require_one_dataset
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import DatasetInfo, RunRecord
 

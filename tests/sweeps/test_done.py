@@ -10,13 +10,14 @@ import pytest
 from rankbench.cluster.machine import Machine
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.run import run
-from rankbench.sweeps import heartbeat, reuse, sweep
+from rankbench.sweeps import comparisons, heartbeat, reuse
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.dry_run import dry_run
 from rankbench.sweeps.heartbeat import Heartbeat, last_heartbeat
 from rankbench.sweeps.options import SweepOptions
 from rankbench.sweeps.request import SweepRequest
-from rankbench.sweeps.sweep import Listener, choose, final_settings, folder_to_resume, open_sweep, run_sweep
+from rankbench.sweeps.resume import folder_to_resume
+from rankbench.sweeps.sweep import Listener, choose, final_settings, open_sweep, run_sweep
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import read_records, write_record
 
@@ -124,7 +125,7 @@ def test_the_statistics_are_planned_and_run_under_the_heartbeat(environment, mon
 
     monkeypatch.setattr(heartbeat, "EVERY", 0.01)
     monkeypatch.setattr(
-        sweep, "compare_finals", lambda *given: (seen("statistics", given[1].parent), compare_finals(*given))[1]
+        comparisons, "compare_finals", lambda *given: (seen("statistics", given[1].parent), compare_finals(*given))[1]
     )
     planned = planned_of(environment)
     statistics = dry_run(planned, environment, [Machine(1, 4 << 30)]).statistics

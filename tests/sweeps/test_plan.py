@@ -338,7 +338,7 @@ def test_a_dry_run_says_what_goes_by_tiles(environment):
 def test_a_plan_of_very_many_fits_is_refused_before_any_data_is_prepared(
     environment, monkeypatch, seeds, splits, trials, message
 ):
-    monkeypatch.setattr("rankbench.sweeps.plan.prepare", lambda *_: pytest.fail("data were prepared"))
+    monkeypatch.setattr("rankbench.sweeps.plan_data.prepare", lambda *_: pytest.fail("data were prepared"))
     arms = [{"name": name, "method": "ials", "params": {"lam": {"uniform": [0.1, 1]}, "iterations": 1}} for name in "ab"]
     final = {"seeds": list(range(seeds)), "split_seeds": list(range(splits))}
     with pytest.raises(ConfigError, match=message):
@@ -368,3 +368,11 @@ def test_a_cluster_of_one_node_is_described_with_the_processors_that_its_final_r
         planned = plan_of(environment, {"method": "ease", "params": {"lam": 10}}, cpus=cpus, use_chosen=True)
         (row,) = dry_run(planned, environment, [Machine(16, 10**12)]).rows
         assert row.cpus == (cpus or 4)
+
+
+@pytest.mark.parametrize(("gpus", "share", "at_once"), [(2, 1.0, 2), (2, 0.5, 4), (8, 1.0, 6)])
+def test_a_dry_run_has_as_many_fits_at_once_as_gpus_allow(environment, gpus, share, at_once):
+    arm = {"method": "bpr", "params": {"learning_rate": {"grid": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}}}
+    planned = plan_of(environment, arm, resources={"device": "cuda", "gpus": share})
+    told = dry_run(planned, environment, [Machine(16, 10**12, gpus)])
+    assert told.stages[0].concurrent == at_once

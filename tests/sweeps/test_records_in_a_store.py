@@ -11,9 +11,10 @@ from rankbench.schema.experiment import SearchSpec
 from rankbench.schema.shared_sweeps import copy_records_from, stored_ids, stored_records
 from rankbench.schema.stored_sweep import find_sweep, read_sweep
 from rankbench.sweeps import reuse
+from rankbench.sweeps.resume import folder_to_resume
 from rankbench.sweeps.search.stage import Search, results_of
 from rankbench.sweeps.store import SweepStore
-from rankbench.sweeps.sweep import folder_to_resume, open_sweep
+from rankbench.sweeps.sweep import open_sweep
 from rankbench.tracking.record import read_record
 
 from .planned import plan_of, two_units

@@ -13,7 +13,7 @@ from mlflow.tracking import MlflowClient
 
 from rankbench.reports.figure import styles
 from rankbench.schema.stored_sweep import read_sweep
-from rankbench.sweeps.sweep import comparisons
+from rankbench.sweeps.comparisons import comparisons
 from rankbench.tracking.record import RunRecord, read_record
 
 from .commands import output, records_of, start, wait_until

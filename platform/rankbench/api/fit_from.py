@@ -21,7 +21,7 @@ from rankbench.experiment.job import MethodConfig, configure
 from rankbench.experiment.model_files import Part
 from rankbench.schema.datasets import card_of, with_split_seed
 from rankbench.schema.find import find
-from rankbench.sweeps.sweep import changed_code
+from rankbench.sweeps.reuse import changed_code
 from rankbench.tracking.record import RunRecord
 
 

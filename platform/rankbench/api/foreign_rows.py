@@ -9,8 +9,8 @@ from rankbench.core.errors import require
 from rankbench.data.prepare import Dataset
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.schema.stored_sweep import StoredSweep, find_sweep, read_sweep
+from rankbench.sweeps.comparisons import comparisons
 from rankbench.sweeps.store import SweepStore
-from rankbench.sweeps.sweep import comparisons
 from rankbench.tracking.record import RunRecord
 
 

@@ -20,7 +20,7 @@ from rankbench.reports.figures import final_figure
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.tables import Table, columns, frame_of
 from rankbench.schema.stored_sweep import StoredSweep
-from rankbench.sweeps.sweep import comparisons
+from rankbench.sweeps.comparisons import comparisons
 
 
 @dataclass(frozen=True, repr=False)

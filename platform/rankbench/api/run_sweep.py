@@ -17,11 +17,12 @@ from rankbench.reports.tables import Table
 from rankbench.schema.experiment import topic
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.schema.sweep_id import title_of
+from rankbench.sweeps.comparisons import comparisons
 from rankbench.sweeps.heartbeat import Progress
 from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.store import SweepStore
-from rankbench.sweeps.sweep import Listener, comparisons, run_sweep
+from rankbench.sweeps.sweep import Listener, run_sweep
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views.phases import err
 from rankbench.tracking.labels import Labels

@@ -18,7 +18,7 @@ MANY_ROWS = 200  # of a plan, from which it is shown by dataset
 def show_plan(request: SweepRequest, json: bool) -> None:
     """Print what a sweep would run, or what is left of the one that it resumes."""
     from rankbench.sweeps.dry_run import as_json, dry_run
-    from rankbench.sweeps.sweep import folder_to_resume
+    from rankbench.sweeps.resume import folder_to_resume
     from rankbench.sweeps.views.sweep_view import left_out
 
     plan, node = request.plan(), request.memory

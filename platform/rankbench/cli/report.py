@@ -63,7 +63,7 @@ def report(
     from rankbench.reports.report import links_of, report_page, sweep_table, write_report
     from rankbench.reports.tables import as_json, render
     from rankbench.schema.find import find
-    from rankbench.sweeps.sweep import comparisons
+    from rankbench.sweeps.comparisons import comparisons
     from rankbench.sweeps.views.plain_console import visible
     from rankbench.tracking.links import RunLinks
 

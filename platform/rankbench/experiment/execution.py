@@ -68,3 +68,12 @@ def require_device(device: str) -> None:
         from rankbench.training.device import require_device as require_there  # imports PyTorch, which takes seconds
 
         require_there(device)
+
+
+def gpus_of_host(device: str) -> int:
+    """The number of GPUs that PyTorch finds here, for fits on `device`; 0 for those on the CPU, which import no PyTorch."""
+    if device == "cpu":
+        return 0
+    from rankbench.training.device import n_gpus
+
+    return n_gpus()

@@ -17,10 +17,53 @@ import numpy as np
 from rankbench.evaluation.summary import Interval
 from rankbench.evaluation.user_tables import UserValues, values_of
 from rankbench.judge.compare import Comparison, Effort, compare, user_means
-from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean, StoredSweep
 from rankbench.tracking.record import RunRecord, read_per_user
 
 Runs = dict[str, dict[int, list[RunRecord]]]  # model → split seed → its runs, one per seed
+
+
+def columns_of(finals: list[RunRecord], spec: ExperimentSpec) -> tuple[str, ...]:
+    """The metrics of the table."""
+    is_open = spec.published is not None and spec.published.recall == "open"
+    if is_open or any(record.dataset.recall == "open" for record in finals):
+        return with_both_recalls(spec.report_metrics)
+    return spec.report_metrics
+
+
+def compare_models(
+    finals: list[RunRecord],
+    folder: Path,
+    spec: ExperimentSpec,
+    metrics: tuple[str, ...] = (),
+    on_progress: Callable[[float, float], None] = lambda done, share: None,
+) -> ComparisonsFile:
+    arms = [arm.label for arm in spec.arms]
+    in_order = sorted(finals, key=lambda record: arms.index(record.label) if not record.lists else len(arms))
+    columns, every_pair = metrics or columns_of(finals, spec), spec.final.pairs == "all"
+    return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0], every_pair, on_progress)
+
+
+def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> ComparisonsFile:
+    """The content of comparisons.json; computed if `metrics` are not those of the experiment's table, or if foreign lists that
+    have these metrics are not in it.
+    """
+    foreign: list[RunRecord] = []
+    if stored.compared is not None:
+        wanted, known = metrics or stored.compared.metrics, {(each.dataset, each.model) for each in stored.compared.models}
+        foreign = [each for each in stored.foreign if {*wanted} <= {*each.metrics}]
+        if wanted == stored.compared.metrics and known >= {(each.dataset.name, each.arm) for each in foreign}:
+            return stored.compared
+    names = [name for row in (stored.chosen.rows if stored.chosen else ()) for name in row.final]
+    finals = [stored.records[name] for name in names if name in stored.records]
+    return compare_models([*finals, *foreign], stored.folder, stored.about.experiment, metrics)
+
+
+def with_both_recalls(metrics: Iterable[str]) -> tuple[str, ...]:
+    """`metrics` with recall_capped@k after every recall@k, for papers that leave open which one they mean."""
+    both = [(name, name.replace("recall@", "recall_capped@")) if name.startswith("recall@") else (name,) for name in metrics]
+    return tuple(dict.fromkeys(name for names in both for name in names))
 
 
 def compare_finals(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -131,29 +131,14 @@ def dry_run(
     place = folder or environment.results / "sweeps" / "none"
     done = Done.of(plan, place / "records", None if fresh else Earlier.than(place, environment))
     settings = done.chosen(plan)
-    final_units, at_most = list[Unit](), False
-    for card in plan.final_cards:
-        members = (settings or _chosen(plan))[card.name]
-        # What the search has still to choose may share an inverse or not.
-        open_arms = set() if settings or plan.given is not None else _undecided(plan, card.name)
-        groups = [
-            [each for each in members if each.arm not in open_arms],
-            *([each] for each in members if each.arm in open_arms),
-        ]
-        at_most = at_most or (bool(open_arms) and sum(each.share_key is not None for each in members) > 1)
-        for group in groups:
-            final_units += units(card, sizes[card.name], group, plan.spec, plan.metrics, "final", plan.cpus)
+    final_units, at_most = _final_units(plan, settings, sizes)
     resources, wide = plan.spec.resources, dict[str, None]()
 
     def on_machines(members: list[tuple[Unit, int]]) -> list[tuple[Unit, int]]:
         """The members of a stage as the machines can run them; the reasons for several nodes are added to `wide`."""
         if not machines:
             return members
-        fitting = []
-        for unit, times in members:
-            # Whether the machines have the GPUs that a unit needs was checked before.
-            with_gpus = [replace(each, gpus=max(each.gpus, math.ceil(unit.gpus))) for each in machines]
-            fitting.append((adapted(unit, with_gpus, resources), times))
+        fitting = [(adapted(unit, machines, resources), times) for unit, times in members]
         sized = widths(fitting, machines, resources, shared_folder=environment.results_store is None)
         wide.update(dict.fromkeys(why for _, why in sized if why))
         return [(unit, times) for (unit, _), (_, times) in zip(sized, members, strict=True)]
@@ -196,6 +181,21 @@ def dry_run(
         statistics=_statistics(plan, final_units, sizes),
         at_most=at_most,
     )
+
+
+def _final_units(plan: Plan, settings: dict[str, list[MethodConfig]] | None, sizes: dict[str, Size]) -> tuple[list[Unit], bool]:
+    """The units of the final stage, and whether there may be fewer: what the search has still to choose may share an inverse.
+    `settings`: those that the search has chosen, by dataset; None before.
+    """
+    result, at_most = list[Unit](), False
+    for card in plan.final_cards:
+        members = (settings or _chosen(plan))[card.name]
+        open_arms = set() if settings or plan.given is not None else _undecided(plan, card.name)
+        decided = [each for each in members if each.arm not in open_arms]
+        at_most = at_most or (bool(open_arms) and sum(each.share_key is not None for each in members) > 1)
+        for group in (decided, *([each] for each in members if each.arm in open_arms)):
+            result += units(card, sizes[card.name], group, plan.spec, plan.metrics, "final", plan.cpus)
+    return result, at_most
 
 
 def _statistics(plan: Plan, final: Iterable[Unit], sizes: dict[str, Size]) -> Statistics:
@@ -246,10 +246,10 @@ def _stage(name: str, members: list[tuple[Unit, int]], machines: Sequence[Machin
     total = sum(unit.cost * times for unit, times in members)
     if not machines:
         return Stage(name, trials, None, None, total)
-    shared = shared_needs({replace(unit.needs, gpus=0) for unit, _ in members}, machines)
+    shared = shared_needs({unit.needs for unit, _ in members}, machines)
     by_needs: dict[Needs, list[tuple[float, int]]] = defaultdict(list)
     for unit, times in members:
-        by_needs[shared[replace(unit.needs, gpus=0)]].append((unit.cost, times))
+        by_needs[shared[unit.needs]].append((unit.cost, times))
     max_concurrent, seconds = 1, 0.0
     for needs, each in by_needs.items():
         at_once = max(1, capacity(needs, machines))

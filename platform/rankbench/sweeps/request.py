@@ -19,7 +19,7 @@ from rankbench.core.extras import require_extra
 from rankbench.core.memory import available_memory
 from rankbench.core.options import comma_separated, words_of
 from rankbench.core.threads import available_cpus
-from rankbench.experiment.execution import require_device
+from rankbench.experiment.execution import gpus_of_host, require_device
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import load_plugin
 from rankbench.schema.experiment import (
@@ -114,7 +114,8 @@ class SweepRequest:
     def machines(self, asked: bool = False) -> list[Machine] | None:
         """This machine, or the nodes of the cluster; None without having `asked` it."""
         if not self.address:
-            return [Machine(available_cpus(), self.memory.tasks if self.memory else available_memory())]
+            memory = self.memory.tasks if self.memory else available_memory()
+            return [Machine(available_cpus(), memory, gpus_of_host(self.spec.resources.device))]
         if not asked:
             return None
         with session(self.address) as cluster:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
 from rankbench.core.plugins import Plugin, loaded
+from rankbench.core.registry import plugins_behind
 from rankbench.core.replica import pull
 from rankbench.data.prepare import prepare
 from rankbench.schema.shared_sweeps import stored_records
@@ -89,3 +91,19 @@ def other_plugins(record: RunRecord, used: Iterable[Plugin]) -> set[str]:
     then = {plugin["sha256"]: plugin["name"] for plugin in record.environment.get("plugins", ())}
     now, needed = ({plugin.sha256: plugin.name for plugin in each} for each in (loaded(), used))
     return {needed[digest] for digest in needed.keys() - then} | {then[digest] for digest in then.keys() - now}
+
+
+def changed_code(records: Sequence[RunRecord]) -> list[str]:
+    """Names of the plugins through which finished records would be made by other code now; and rankbench, if its source files
+    differ and no plugin explains it.
+    """
+    finished = [record for record in records if record.finished]
+    plugins = sorted({name for record in finished for name in other_plugins(record, plugins_behind(_words(record)))})
+    codes = {record.environment.get("code") for record in finished}
+    return plugins or (["rankbench"] if codes - {package_fingerprint()} else [])
+
+
+def _words(record: RunRecord) -> list[str]:
+    """The names in a record that a plugin may have registered."""
+    words = [record.method, *map(str, record.params.values()), *record.metrics, record.dataset.protocol]
+    return [word.partition("@")[0] for word in words]

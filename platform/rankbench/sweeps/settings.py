@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from rankbench.core.errors import ConfigError, require
@@ -12,8 +13,51 @@ from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.method import Iterative
 from rankbench.judge.printing import in_words
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
+from rankbench.schema.space import DRAWS, kinds
 from rankbench.sweeps.search.random_draws import distinct_settings
 from rankbench.sweeps.units import can_score
+
+
+@dataclass(frozen=True)
+class ArmSettings:
+    """The settings of all arms: the `known` ones, and those of arms whose settings are `drawn` one after another by the results
+    of earlier ones, of which these are examples. `notes`: sentences on settings that are left out or change nothing.
+    """
+
+    known: tuple[MethodConfig, ...]
+    drawn: tuple[tuple[ArmSpec, list[MethodConfig]], ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, spec: ExperimentSpec, source: str) -> ArmSettings:
+        """Raises ConfigError for a parameter that a method does not have or accept."""
+        known: list[MethodConfig] = []
+        drawn: list[tuple[ArmSpec, list[MethodConfig]]] = []
+        notes: list[str] = []
+        for position, arm in enumerate(spec.arms):
+            settings, about = settings_of(arm, spec, f"{source}: arms[{position}]")
+            if spec.search.by != "random" and draws(arm):
+                drawn.append((arm, settings))
+                known += settings[:1] if arm.ranges else []  # the defaults, which are no draw
+                notes += redundant_draws(arm, settings)
+            else:
+                known += settings
+                notes += about
+        return cls(tuple(known), tuple(drawn), tuple(notes))
+
+    @property
+    def all(self) -> tuple[MethodConfig, ...]:
+        return (*self.known, *(each for _, settings in self.drawn for each in settings))
+
+    @property
+    def examples(self) -> tuple[MethodConfig, ...]:
+        """The known settings, and one of each arm that draws."""
+        return (*self.known, *(settings[0] for _, settings in self.drawn))
+
+
+def draws(arm: ArmSpec) -> bool:
+    """Whether values of an arm's parameters are drawn."""
+    return any(kind in DRAWS for kind in kinds(arm.params))
 
 
 def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[MethodConfig], list[str]]:
@@ -85,7 +129,7 @@ def from_registry(spec: ExperimentSpec) -> list[str]:
     return [f"{in_words(arms, 'arms')}: {ranges}; with search: none, settings are measured as they are given"] if arms else []
 
 
-def shared_rankings(candidates: list[MethodConfig]) -> list[str]:
+def shared_rankings(candidates: Iterable[MethodConfig]) -> list[str]:
     """Sentences on settings of different arms that have the same ranking."""
     by_identity: dict[Any, list[MethodConfig]] = defaultdict(list)
     for config in candidates:

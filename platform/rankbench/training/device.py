@@ -20,6 +20,10 @@ def require_device(device: str) -> None:
         raise ConfigError(f"--device {device}: {first_line(error)}") from None
 
 
+def n_gpus() -> int:
+    return torch.cuda.device_count()
+
+
 def keep_to_share_of_gpu(share: float) -> None:
     """Bound the memory that the fits of this process take of its GPU to `share` of it: one that needs more ends with a message
     of its own, where it would else take the memory of fits that share the GPU.

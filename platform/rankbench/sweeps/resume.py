@@ -1,0 +1,52 @@
+"""Which sweep `--resume` continues: the newest one of the same experiment, on the same data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError, require
+from rankbench.data.prepare import prepare
+from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
+from rankbench.sweeps.plan import Plan
+from rankbench.tracking.record import read_records
+
+
+def folder_to_resume(plan: Plan, environment: Environment, take_over: bool = False) -> Path:
+    """The folder of `sweep_to_resume`; of a store, its local copy, brought up to date as `copy_sweep` does.
+
+    Raises ConfigError if there is none, or if the data have changed since its runs; DataError for a record that cannot be read.
+    """
+    name = sweep_to_resume(plan, environment)
+    if environment.results_store:
+        copy_sweep(name, environment, take_over)
+    folder = environment.results / "sweeps" / name
+    _require_same_data(folder, plan, environment)
+    return folder
+
+
+def sweep_to_resume(plan: Plan, environment: Environment) -> str:
+    """The id of the newest sweep with the name and key of `plan`. Raises ConfigError if there is none."""
+    start, root = f"{plan.spec.name}-{plan.key}-", environment.results / "sweeps"
+    store = environment.results_store
+    ids = stored_ids(store) if store else sorted(path.parent.name for path in root.glob(f"{start}*/sweep.json"))
+    if not (ours := [name for name in ids if name.startswith(start)]):
+        place = f"{store}/sweeps" if store else root
+        raise ConfigError(
+            f"{plan.spec.name}: nothing to resume in {place} for this experiment as it stands; run it without --resume"
+        )
+    return ours[-1]
+
+
+def _require_same_data(folder: Path, plan: Plan, environment: Environment) -> None:
+    """Raise ConfigError if a result in the folder is of other data than those that the rest would be measured on."""
+    cards = {(card.name, card.split.seed): card for card in (*plan.cards, *plan.final_cards)}
+    for record in read_records(folder / "records"):
+        card = cards.get((record.dataset.name, record.dataset.split_seed))
+        # A run that the scheduler ended may know only the name of its data.
+        if card is not None and not record.failed and record.dataset.fingerprint:
+            require(
+                record.dataset.fingerprint == prepare(card, environment).fingerprint,
+                f"--resume: the data of {card.name} have changed since {folder.name} began, so that its results could not be "
+                "compared with new ones; run it without --resume",
+            )
