@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rankbench.cli import _main
+from rankbench.reproduce.engine import Outcome
 
 EXPERIMENT = """\
 name: toy-table9
@@ -68,6 +69,13 @@ def test_without_time_the_table_shows_what_is_published(capsys):
     assert _main(["reproduce", "toy/9", "--budget", "0s"]) == 0
     text = capsys.readouterr().out
     assert "toy/9 on toy" in text and text.count("not measured yet") == 2
+
+
+def test_after_a_fit_that_failed_something_is_left_and_the_exit_code_says_so(capsys, monkeypatch):
+    monkeypatch.setattr("rankbench.reproduce.agenda.reproduce", lambda *about: Outcome(failed=["EASE on toy: singular"]))
+    assert _main(["reproduce", "toy/9"]) == 4
+    text = capsys.readouterr().out
+    assert "failed: EASE on toy: singular" in text and "the same command goes on" in text
 
 
 def test_status_counts_the_published_cells(capsys):

@@ -1,7 +1,9 @@
 """What is wanted, in which order, and how cells are judged; without a cluster."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -9,9 +11,9 @@ import pytest
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.job import Job
 from rankbench.experiment.run import run
-from rankbench.judge.agreement import Agreement
+from rankbench.judge.agreement import Agreement, order_agreement
 from rankbench.ledger.claims import Claims
-from rankbench.reproduce.agenda import agenda
+from rankbench.reproduce.agenda import agenda, reproduce
 from rankbench.reproduce.agreement import agreements, measurements
 from rankbench.reproduce.catalogue import paper_tables, selected_names
 from rankbench.reproduce.counts import counts
@@ -20,9 +22,14 @@ from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.ledger_records import StoredFit, StoredStudy
 from rankbench.reproduce.options import ReproduceOptions
 from rankbench.reproduce.required_fits import metrics_for, required_fits, rows_of
+from rankbench.reproduce.results import as_json, table_columns
 from rankbench.reproduce.schedule import tasks
 from rankbench.reproduce.simulations import SIMULATIONS, simulate
 from rankbench.tracking.record import write_record
+
+from .stored import stored
+
+CLUSTER = SimpleNamespace(cpus=1, gpus=0)
 
 
 def measure(fit, evidence, environment, tables):
@@ -79,8 +86,23 @@ cutoffs: [20, 50]
 """
     )
     searches = agenda(ReproduceOptions(["toy/1"], stages=["search"], rows=["EDLAE"]), home).tasks
-    assert [task.searched.table.spec.search.choose.metric for task in searches] == ["ndcg@20", "recall@50"]
+    assert [task.searched[0].table.spec.search.choose.metric for task in searches] == ["ndcg@20", "recall@50"]
     assert len({task.key for task in searches}) == 2
+
+
+def test_a_search_of_rows_of_several_tables_is_found_by_the_label_of_each_and_has_the_most_draws(home):
+    (home.home / "experiments" / "toy_table0.yaml").write_text(
+        """\
+name: toy-table0
+published: {paper: Toy, table: 0, recall: recall}
+base: toy_table1.yaml
+arms: [{name: My EDLAE, like: EDLAE, published: {synthetic: {recall@20: 0.3}}}]
+search: {trials: 2, choose: {metric: ndcg@20}}
+"""
+    )
+    (task,) = agenda(ReproduceOptions(["toy"], stages=["search"], rows=["My EDLAE"]), home).tasks
+    assert (task.labels, task.tables, task.n_cells) == ("EDLAE, My EDLAE", "toy/1, toy/0", 2)
+    assert [row.table.spec.search.trials for row in task.searched] == [3, 2]
 
 
 def test_fits_share_a_gpu_where_the_method_can_use_one(home):
@@ -93,6 +115,19 @@ def test_fits_share_a_gpu_where_the_method_can_use_one(home):
 def test_a_dataset_that_no_table_has_is_an_error(home):
     with pytest.raises(ConfigError, match="--datasets: no selected table has 'gowalla'"):
         agenda(ReproduceOptions(["toy"], datasets=["gowalla"]), home)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"alone": True, "device": "cuda"}, "--alone measures seconds of processors; leave out --device cuda"),
+        ({"alone": True, "address": "auto"}, "--alone measures this machine; leave out --address"),
+        ({"search_budget": "0s"}, "--search-budget 0s leaves a search no time; give it more"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(home, given, message):
+    with pytest.raises(ConfigError, match=message):
+        agenda(ReproduceOptions(["toy"], **given), home)
 
 
 def test_stages_and_rows_narrow_the_tasks(home):
@@ -118,19 +153,36 @@ def test_what_another_command_has_measured_since_is_not_fitted_again(home, monke
     ran = []
     monkeypatch.setattr("rankbench.reproduce.engine._fit", lambda batch, *rest: ran.extend(task.labels for task in batch))
     measure(next(fit for fit in fits if fit.config.method == "ease"), Evidence(plan.evidence.folder), home, paper_tables(home))
-    budgeted = BudgetedRun(plan.evidence, None, lambda line: None, lambda *sent: None)
-    assert run_within_budget(lambda: plan.tasks, budgeted, home, SimpleNamespace(cpus=1, gpus=0), {}, None)
+    assert run_within_budget(lambda: plan.tasks, BudgetedRun(plan.evidence, home, CLUSTER))
     assert ran == ["Popularity"]
+
+
+def test_the_tests_at_the_end_are_of_what_other_commands_have_measured_too(home, monkeypatch):
+    place, tested = "rankbench.reproduce.agenda.", []
+    plan = agenda(ReproduceOptions(["toy"]), home)
+
+    def other_command(tasks_left, budgeted):
+        fit = next(fit for task in plan.tasks for fit in task.fits)
+        Evidence(plan.evidence.folder).add(stored(fit.rows[0], fit.config, {"recall@20": (0.2, 0.1, 0.3)}))
+        return True
+
+    monkeypatch.setattr(f"{place}MlflowSink", MagicMock())
+    monkeypatch.setattr(f"{place}session", lambda *about, **more: nullcontext(CLUSTER))
+    monkeypatch.setattr(f"{place}run_within_budget", other_command)
+    for name in ("check_claims", "check_neighbours"):
+        monkeypatch.setattr(
+            f"{place}{name}", lambda tables, datasets, evidence, home: tested.append([*evidence.all(StoredFit)])
+        )
+    assert reproduce(plan, home).complete and [len(fits) for fits in tested] == [1, 1]
 
 
 def test_what_another_command_runs_is_left_to_it(home, monkeypatch):
     plan = agenda(ReproduceOptions(["toy"], stages=["printed"]), home)
     ran = []
     monkeypatch.setattr("rankbench.reproduce.engine._fit", lambda batch, *rest: ran.extend(task.labels for task in batch))
-    budgeted = BudgetedRun(plan.evidence, None, lambda line: None, lambda *sent: None)
     with Claims(claims_folder(home)) as claims:
         assert all(claims.take(*task.claims) for task in plan.tasks if task.labels == "EASE")
-        assert not run_within_budget(lambda: plan.tasks, budgeted, home, SimpleNamespace(cpus=1, gpus=0), {}, None)
+        assert not run_within_budget(lambda: plan.tasks, BudgetedRun(plan.evidence, home, CLUSTER))
     assert ran == ["Popularity"]
 
 
@@ -206,8 +258,10 @@ def test_a_run_of_another_command_is_taken_over(home):
     (fit,) = [fit for fit in required_fits(rows_of(tables), evidence) if fit.config.method == "popularity"]
     job = Job(fit.card, (fit.config,), fit.part, "test", metrics_for("synthetic", tables), seed=fit.seed)
     (outcome,) = run(job, home)
-    for revision, adopted in (("abc+changes", 0), ("abc", 1)):  # nobody knows the code of the first
-        record = replace(outcome.record, id=f"run-{adopted}", environment={"revision": revision})
+    # Nobody knows the code of the first, and the method does not have the parameter of the second any more.
+    for number, (revision, params, adopted) in enumerate((("abc+changes", {}, 0), ("abc", {"gone": 1}, 0), ("abc", {}, 1))):
+        about = {"id": f"run-{number}", "environment": {"revision": revision}, "params": outcome.record.params | params}
+        record = replace(outcome.record, **about)
         write_record(home.results / "runs", record, outcome.per_user)
         plan = agenda(ReproduceOptions(["toy"]), home, read_only=not adopted)
         assert plan.adopted == adopted
@@ -237,6 +291,23 @@ def test_cells_are_counted_with_those_that_cannot_be_measured(home):
 )
 def test_a_cell_is_judged_by_its_interval_and_its_distance(mean, low, high, state):
     assert Agreement("recall@20", 0.2, mean, low, high).state == state
+
+
+def test_a_published_zero_has_no_relative_difference(home, toy):
+    (row,) = rows_of(toy(
+        "name: toy-table2\npublished: {paper: Toy, table: 2}\ndatasets: [synthetic]\n"
+        "arms: [{name: Popularity, method: popularity, published: {synthetic: {recall@20: 0}}}]\n"
+    ))  # fmt: skip
+    evidence = Evidence(home.results / "evidence")
+    evidence.add(stored(row, row.setting("printed", evidence), {"recall@20": (0.1, 0.0, 0.2)}))
+    (shown,) = as_json([row], [], evidence)["rows"]
+    assert [(cell["relative"], cell["state"]) for cell in shown["cells"]] == [(None, "within the interval")]
+    assert "inf" not in " ".join(table_columns([row], evidence)[1][0])
+
+
+def test_equal_means_have_no_order():
+    found = order_agreement("recall@20", [Agreement("recall@20", published, 0.2, None, None) for published in (0.1, 0.2, 0.3)])
+    assert (found.tau, found.low, found.high) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("published", [(0.5, 0.3, 0.1), (0.1, 0.3, 0.5), (0.3, 0.5, 0.1)])
@@ -283,11 +354,12 @@ def test_a_study_of_seconds_is_left_to_a_call_that_has_the_machine_and_runs_ther
     monkeypatch.setattr("rankbench.reproduce.agenda.SIMULATIONS", (study,))
     plan = agenda(ReproduceOptions(["toy/3"], alone=True), home)
     assert not plan.tasks and plan.studies == ((study, "synthetic"),)
-    for _ in range(2):
-        budgeted = BudgetedRun(plan.evidence, None, print, lambda *sent: None)
-        assert run_alone((), plan.studies, budgeted, home, SimpleNamespace(cpus=1, gpus=0), {}, None)
-        assert len(plan.evidence.lines(StoredStudy, "synthetic")) == 1
-    assert not budgeted.studied
+    for studied in (1, 0):
+        budgeted = BudgetedRun(plan.evidence, home, CLUSTER)
+        assert run_alone((), plan.studies, budgeted) and budgeted.outcome.studied == studied
+        (line,) = plan.evidence.lines(StoredStudy, "synthetic")
+    plan.evidence._lines[StoredStudy, "synthetic"] = [replace(line, card="0" * 12)]  # the data have changed since
+    assert run_alone((), plan.studies, budgeted) and budgeted.outcome.studied == 1
 
 
 def test_a_study_is_wanted_until_it_was_run(home, study):

@@ -42,8 +42,9 @@ def spent(tasks, home, monkeypatch, seconds, fit=lambda running: None):
         fit(budgeted.running)
 
     monkeypatch.setattr("rankbench.reproduce.engine._fit", _fit)
-    budgeted = BudgetedRun(Evidence(home.results / "evidence"), None, lines.append, lambda *sent: None)
-    complete = run_within_budget(lambda: tasks, budgeted, home, CLUSTER, {}, time.monotonic() + seconds)
+    evidence, deadline = Evidence(home.results / "evidence"), time.monotonic() + seconds
+    budgeted = BudgetedRun(evidence, home, CLUSTER, deadline=deadline, on_progress=lines.append)
+    complete = run_within_budget(lambda: tasks, budgeted)
     return begun, lines, complete, budgeted
 
 
@@ -95,7 +96,7 @@ def test_fits_that_share_a_gpu_wait_for_each_other():
 
 
 def test_fits_that_go_on_leave_the_other_processors_to_all_later_stages():
-    endless, short, search = timed(900, begun=Begun(1, 9.0)), timed(20), Task("search", "toy", searched=object(), seconds=40)
+    endless, short, search = timed(900, begun=Begun(1, 9.0)), timed(20), Task("search", "toy", searched=(object(),), seconds=40)
     seed, wide = timed(30, stage="seeds"), timed(10, cpus=2)
     queue = [endless, short, search, wide, seed]
     assert next_batch(queue, 100) == [endless, short, seed]
@@ -127,8 +128,8 @@ def test_the_forecast_is_what_happens_if_fits_take_as_long_as_estimated(home, mo
     monkeypatch.setattr("rankbench.reproduce.engine._work_on", work_on)
     monkeypatch.setattr("rankbench.reproduce.engine.fresh", lambda task, *rest: task)
     monkeypatch.setattr(Running, "seconds_left", property(lambda running: budget - now[0]))
-    budgeted = BudgetedRun(Evidence(home.results / "evidence"), None, lambda line: None, lambda *sent: None)
-    run_within_budget(lambda: queue, budgeted, home, SimpleNamespace(cpus=cpus, gpus=0), {}, budget)
+    cluster = SimpleNamespace(cpus=cpus, gpus=0)
+    run_within_budget(lambda: queue, BudgetedRun(Evidence(home.results / "evidence"), home, cluster, deadline=budget))
     assert {task.seconds for task in expected.ends} == {task.seconds for task in ended}
     assert {task.seconds for task, _ in expected.goes_on} == {task.seconds for task in cut}
     assert len(expected.ends) + len(expected.goes_on) + len(expected.not_begun) == 12
@@ -169,6 +170,14 @@ def test_a_fit_that_was_begun_needs_the_rest_at_its_measured_rate(home, toy):
     assert not any(task.begun for task in agenda(options, home).tasks)
 
 
+def test_a_call_in_which_a_fit_failed_says_so_and_has_something_left(tasks, home, monkeypatch):
+    monkeypatch.setattr("rankbench.reproduce.engine._fit", lambda batch, budgeted: budgeted.fail("EASE on synthetic: singular"))
+    lines = []
+    budgeted = BudgetedRun(Evidence(home.results / "evidence"), home, CLUSTER, on_progress=lines.append)
+    assert not run_within_budget(lambda: tasks[:1], budgeted) and budgeted.outcome.failed == ["EASE on synthetic: singular"]
+    assert lines == ["failed: EASE on synthetic: singular"]
+
+
 def test_the_budget_ends_in_whatever_thread_the_command_runs(tasks, home, monkeypatch):
     """The loop that waits for fits asks whether the time is over; nothing but this ends the fit of this test."""
 
@@ -207,5 +216,5 @@ def test_what_code_of_unknown_state_or_other_data_gave_is_fitted_again(tasks, ho
         known, dataset = outcome.record.environment | {"revision": revision}, outcome.record.dataset
         dataset = replace(dataset, fingerprint=data or dataset.fingerprint)
         folder = write_record(records_folder(home), replace(outcome.record, environment=known, dataset=dataset), None)
-    engine._fit([task], BudgetedRun(Evidence(home.results / "evidence"), None, print, lambda *sent: None), home, CLUSTER)
+    engine._fit([task], BudgetedRun(Evidence(home.results / "evidence"), home, CLUSTER))
     assert (find_record(folder) is not None) == kept

@@ -42,6 +42,28 @@ def test_the_page_says_why_a_claim_cannot_be_told_and_which_holds_with_one_seed(
     assert "- B is above A (synthetic, toy/2): The searches were not equal." in page
 
 
+def test_rows_that_a_file_has_added_to_a_claim_or_taken_away_since_its_tests_are_those_of_the_page(home, measured, tmp_path):
+    table, evidence = measured
+    first, *others = table.spec.claims
+
+    def shown(tested, stated):
+        """The verdict, the pairs and the rows without a test on the page of a file whose claim was another one when tested."""
+        tables = [replace(table, spec=table.spec.model_copy(update={"claims": (claim, *others)})) for claim in (tested, stated)]
+        evidence.folder.joinpath("synthetic.claims.jsonl").unlink(missing_ok=True)
+        again = Evidence(evidence.folder)
+        check_claims(tables[:1], ["synthetic"], again, home)
+        write_pages(tmp_path, tables[1:], again, home)
+        lines = (tmp_path / "toy.md").read_text().splitlines()
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| A is first")]
+        return {line[1] for line in cells}, [line[4] for line in cells], [line for line in lines if "not compared with" in line]
+
+    narrow = first.model_copy(update={"than": ("B",)})
+    assert shown(first, first) == ({"holds"}, ["A − B", "A − C"], [])
+    missing = "- A is first (synthetic, toy/2): not compared with C."
+    assert shown(narrow, first) == ({"holds so far"}, ["A − B"], [missing])
+    assert shown(first, narrow) == ({"holds"}, ["A − B"], [])
+
+
 def test_the_same_runs_are_not_tested_twice_and_missing_ones_not_at_all(home, measured):
     table, evidence = measured
     check_claims([table], ["synthetic"], evidence, home)

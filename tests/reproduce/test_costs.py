@@ -44,6 +44,14 @@ def test_a_cost_is_a_ratio_to_that_of_the_base_row(rows, tmp_path):
     assert cost_cells(rows[0], evidence) == []
 
 
+def test_a_cost_that_the_base_row_lacks_is_not_compared(toy, tmp_path):
+    rows = list(rows_of(toy(TABLE.replace("{minutes: 2, gigabytes: 60}", "{minutes: 2}"))))
+    evidence = Evidence(tmp_path / "evidence")
+    fit(rows[0], 10.0, 2.0, evidence)
+    fit(rows[1], 25.0, 2.4, evidence)
+    assert [cell.metric for cell in cost_cells(rows[1], evidence)] == ["minutes relative to EASE"]
+
+
 @pytest.mark.parametrize("other", [{"cpu": "another"}, {"threads": 1}, {"device": "cuda:0"}, {"idle": True}])
 def test_only_fits_that_were_made_in_the_same_way_are_compared(rows, tmp_path, other):
     evidence = Evidence(tmp_path / "evidence")

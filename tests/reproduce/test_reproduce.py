@@ -122,10 +122,9 @@ def test_a_paper_from_nothing_to_its_page(home, tmp_path, monkeypatch):
     (folder / "synthetic.searches.jsonl").unlink()
     plan = agenda(ReproduceOptions(["toy"], stages=["search"]), home)
     monkeypatch.setattr("rankbench.sweeps.run_units.run_group", lambda *_: pytest.fail("a trial is run again"))
-    budgeted = BudgetedRun(plan.evidence, None, lambda line: None, lambda *sent: None)
-    cluster = Session(True, (Machine(2, 8 << 30),))
-    assert run_within_budget(lambda: plan.tasks_left(home, 2), budgeted, home, cluster, plan.metrics, None)
-    assert budgeted.searched == 3 and not agenda(ReproduceOptions(["toy"]), home).tasks
+    budgeted = BudgetedRun(plan.evidence, home, Session(True, (Machine(2, 8 << 30),)), plan.metrics)
+    assert run_within_budget(lambda: plan.tasks_left(home, 2), budgeted)
+    assert budgeted.outcome.searched == 3 and not agenda(ReproduceOptions(["toy"]), home).tasks
     assert {path: path.read_bytes() for path in folder.glob("*.jsonl")} == text
 
 

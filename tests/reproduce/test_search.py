@@ -112,6 +112,17 @@ def test_a_search_with_fewer_draws_than_the_file_asks_for_waits(ease, home):
     assert not waits()
 
 
+def test_draws_of_another_seed_are_another_search(ease, home):
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    line, _ = searched(ease, "valid", home)
+    evidence.add(line)
+    asked = ease.table.spec.search.model_copy(update={"seed": 1})
+    other = replace(ease, table=replace(ease.table, spec=ease.table.spec.model_copy(update={"search": asked})))
+    assert other.search(evidence) is None
+    evidence.add(again := replace(line, seed=1, chosen={"lam": 1}))
+    assert other.search(evidence) == again and ease.search(evidence) == line
+
+
 def test_a_dry_run_does_not_write_the_store(home):
     folder = home.home / "experiments" / "evidence"
     read = Evidence(folder, read_only=True)

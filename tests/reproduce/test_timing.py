@@ -34,7 +34,8 @@ def test_a_short_fit_keeps_the_digits_that_a_ratio_of_times_needs(home):
 
 
 def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
-    tables, evidence = paper_tables(home), Evidence(home.home / "experiments" / "evidence")
+    """On processors, where it was measured, although the file asks for a GPU."""
+    tables, evidence = [table.on("cuda") for table in paper_tables(home)], Evidence(home.home / "experiments" / "evidence")
     rows = list(rows_of(tables))
     metrics = metrics_for("synthetic", tables)
     assert not untimed(rows, evidence)  # nothing is measured yet
@@ -46,7 +47,7 @@ def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
     asked = []
 
     def alone(unit, spec, done):
-        asked.append((unit.cpus, spec.resources.concurrent))
+        asked.append((unit.cpus, spec.resources.concurrent, unit.device))
         done(unit, [outcome.record for outcome in run(unit.job, home)], False)
 
     # EASE has two measured settings, of which one is enough.
@@ -70,7 +71,7 @@ def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
         assert keep_seconds(replace(again, curves=(slow,)), fit, evidence).curves == after.curves
         other_data = replace(again, fingerprint="other")
         assert keep_seconds(other_data, fit, evidence) == other_data
-    assert asked == [(2, 1), (2, 1)]
+    assert asked == [(2, 1, "cpu"), (2, 1, "cpu")]
     assert not untimed(rows, Evidence(evidence.folder))
     header, body, _ = table_columns([row for row in rows if row.table.name == "toy/1"], evidence)
     assert header[-1] == "fit, s" and all(len(line) == len(header) for line in body)

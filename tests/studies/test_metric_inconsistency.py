@@ -75,6 +75,13 @@ def test_the_simulation_estimates_the_ratios_over_every_pair(n, length, alpha, b
     assert found["ndcg"]["opposed"] <= found["ndcg"]["no gain"]
 
 
+def test_lists_that_are_drawn_a_few_at_a_time_are_the_same(monkeypatch):
+    p, sizes = MetricInconsistency(list_lengths="25", trials=50), np.array([3, 5])
+    at_once = simulate(sizes, 25, p, seed=0)
+    monkeypatch.setattr("rankbench.studies.metric_inconsistency.ITEMS", 60)
+    assert simulate(sizes, 25, p, seed=0) == at_once
+
+
 def test_draws_with_replacement_estimate_the_ratios_over_every_pair_of_sequences():
     """Lists of two ranks out of four that may be equal; AUC orders them by the sum of the ranks."""
     lists = [(sum(rank <= K for rank in ranks), -sum(ranks)) for ranks in product(range(1, 5), repeat=2)]

@@ -68,6 +68,14 @@ def test_times_are_set_against_sl_and_bpr_has_one_negative(card, capsys):
     assert all(row["published"] is None for row in rows.values())  # the paper knows no such data
 
 
+@pytest.mark.parametrize(("length", "published"), [(64, 0.42), (4, None)])
+def test_published_seconds_stand_beside_those_of_the_papers_setting_alone(card, capsys, monkeypatch, length, published):
+    monkeypatch.setattr("rankbench.studies.epoch_time.DATASETS", {str(card): "Beauty"})
+    words = ["study", "epoch-time", f"dataset={card}", "losses=sl", "epochs=1", f"embedding_dim={length}", "--json"]
+    assert _main(words) == 0
+    assert [row["published"] for row in json.loads(capsys.readouterr().out)["rows"]] == [published]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

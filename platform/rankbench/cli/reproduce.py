@@ -12,7 +12,7 @@ from rankbench.cli.arguments import Tags, skipping
 from rankbench.cli.console import Json, clock, err, out, print_json, print_table
 from rankbench.cli.declare import RunByDefault, command
 from rankbench.core.environment import Environment
-from rankbench.core.errors import require
+from rankbench.core.errors import ClusterError, require
 from rankbench.core.files import require_writable
 from rankbench.core.threads import available_cpus
 from rankbench.judge.printing import counted
@@ -20,7 +20,8 @@ from rankbench.reproduce.options import ReproduceOptions, StatusOptions, StoreOp
 from rankbench.tracking.labels import Labels
 
 if TYPE_CHECKING:
-    from rankbench.reproduce.agenda import Agenda, Outcome
+    from rankbench.reproduce.agenda import Agenda
+    from rankbench.reproduce.engine import Outcome
     from rankbench.reproduce.schedule import Task
 
 EXAMPLES = """Examples:
@@ -97,6 +98,8 @@ def reproduce(
         with view:
             outcome = work_on(plan, environment, view.told, labels, view.running)
     _show_results(plan, outcome, json)
+    if outcome and outcome.failed:
+        raise typer.Exit(ClusterError.exit_code)
 
 
 @command(app, "status", EXAMPLES)
@@ -182,8 +185,8 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
 
 def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
     """Print the selected tables with what is measured so far."""
-    from rankbench.reproduce.agenda import Outcome
     from rankbench.reproduce.agreement import measurements
+    from rankbench.reproduce.engine import Outcome
     from rankbench.reproduce.required_fits import MEANING
     from rankbench.reproduce.results import MARKED, as_json, cost_columns, study_columns, table_columns
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from rankbench.core.rng import stream
+from rankbench.judge.ranking import kendall
 
 RESAMPLES = 2000
 Z = 1.959964  # half the width of a 95 % interval in standard deviations
@@ -77,8 +78,6 @@ def order_agreement(metric: str, cells: Sequence[Agreement]) -> OrderAgreement:
     paper less than the measurement does, and all of them may lie below its tau. This is no confidence interval. Users are the
     same for all rows, so differences between rows are less uncertain than the draws assume.
     """
-    from scipy.stats import kendalltau
-
     published = np.array([cell.published for cell in cells])
     means = np.array([cell.mean for cell in cells])
     deviations = np.array(
@@ -86,6 +85,5 @@ def order_agreement(metric: str, cells: Sequence[Agreement]) -> OrderAgreement:
     )
     rng = stream(0, "agreement", metric)
     draws = means + deviations * rng.standard_normal((RESAMPLES, len(cells)))
-    drawn = np.array([kendalltau(published, draw).statistic for draw in draws])
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return OrderAgreement(metric, len(cells), float(kendalltau(published, means).statistic), float(low), float(high))
+    low, high = np.percentile([kendall(published, draw) for draw in draws], [2.5, 97.5])
+    return OrderAgreement(metric, len(cells), kendall(published, means), float(low), float(high))

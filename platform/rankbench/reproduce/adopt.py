@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import DataError, DownloadError
+from rankbench.core.errors import ConfigError, DataError, DownloadError
 from rankbench.data.prepare import prepare
 from rankbench.experiment.job import configure
 from rankbench.reproduce.evidence import Evidence, stored_fit, used_params
 from rankbench.reproduce.required_fits import RequiredFit
-from rankbench.reproduce.schedule import is_measured
+from rankbench.reproduce.schedule import measurement_of
 from rankbench.tracking.record import RunRecord, read_record
+from rankbench.tracking.run_fields import CHANGED
 
 PLACES = ("reproduce/records", "runs", "sweeps/*/records")
 
 
 def adopt(fits: Iterable[RequiredFit], evidence: Evidence, environment: Environment, warn: Callable[[str], None]) -> int:
     """Add a line for each wanted fit without one that some command has run on the same data. Returns how many were added."""
-    missing = [fit for fit in fits if not is_measured(fit, evidence)]
+    missing = [fit for fit in fits if not measurement_of(fit, evidence)]
     if not missing:
         return 0
     records: dict[tuple[str, str, str, int, str], list[RunRecord]] = {}
@@ -29,11 +30,10 @@ def adopt(fits: Iterable[RequiredFit], evidence: Evidence, environment: Environm
             records.setdefault(key, []).append(record)
     added = 0
     for fit in missing:
-        for record in records.get((fit.card.name, fit.config.method, fit.part, fit.seed, fit.dtype), ()):
-            if _same(record, fit, environment):
-                evidence.add(stored_fit(record, fit.config, fit.card_key, idle=False, metrics=fit.metrics))
-                added += 1
-                break
+        alike = records.get((fit.card.name, fit.config.method, fit.part, fit.seed, fit.dtype), ())
+        if record := next((each for each in alike if _same(each, fit, environment)), None):
+            evidence.add(stored_fit(record, fit.config, fit.card_key, idle=False, metrics=fit.metrics))
+            added += 1
     return added
 
 
@@ -47,12 +47,11 @@ def stored_runs(environment: Environment, warn: Callable[[str], None] = lambda l
 
 
 def _same(record: RunRecord, fit: RequiredFit, environment: Environment) -> bool:
-    changed = str(record.environment.get("revision") or "").endswith("+changes")
+    changed = str(record.environment.get("revision") or "").endswith(CHANGED)
     if changed or not set(fit.metrics) <= set(record.metrics):
         return False
-    if used_params(configure(record.method, record.params, record.id)) != used_params(fit.config):
-        return False
     try:
-        return prepare(fit.card, environment).fingerprint == record.dataset.fingerprint
-    except DownloadError:
+        same = used_params(configure(record.method, record.params, record.id)) == used_params(fit.config)
+        return same and prepare(fit.card, environment).fingerprint == record.dataset.fingerprint
+    except (ConfigError, DownloadError):  # also parameters of another version, and an encoder of a plugin that is not loaded
         return False

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rankbench.cluster.session import host_and_port, require_reachable, session
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, DownloadError, RankbenchError
+from rankbench.core.errors import DownloadError, RankbenchError, require
 from rankbench.core.files import require_writable
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus
@@ -22,9 +22,8 @@ from rankbench.data.prepare import prepare, prepared_already
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import adopt
-from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names
-from rankbench.reproduce.costs import n_cost_cells
-from rankbench.reproduce.engine import BudgetedRun, run_alone, run_within_budget
+from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names, words_of
+from rankbench.reproduce.engine import BudgetedRun, Outcome, run_alone, run_within_budget
 from rankbench.reproduce.evidence import Evidence, records_folder
 from rankbench.reproduce.forecast import forecast
 from rankbench.reproduce.mlflow_tags import published_tags
@@ -32,7 +31,7 @@ from rankbench.reproduce.options import ReproduceOptions, StoreOptions
 from rankbench.reproduce.paired import check_claims, check_neighbours, run_folders
 from rankbench.reproduce.required_fits import PaperRow, metrics_for, required_fits, rows_of
 from rankbench.reproduce.schedule import STAGES, Task, tasks
-from rankbench.reproduce.simulations import SIMULATIONS, Simulation
+from rankbench.reproduce.simulations import SIMULATIONS, Simulation, card_key
 from rankbench.reproduce.timing import require_idle
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.units import Unit
@@ -46,10 +45,6 @@ SWEEP = "reproduce"  # id of the parent run in MLflow
 EVIDENCE = "evidence"  # folder beside the experiment files
 
 Told = Callable[[str], None]
-
-
-def _silent(line: str) -> None:
-    pass
 
 
 @dataclass(frozen=True)
@@ -91,29 +86,17 @@ class Agenda:
         return tuple(task for task in chosen if not labels or labels & set(task.row_labels))
 
 
-@dataclass
-class Outcome:
-    """What a call has done, and whether tasks are left."""
-
-    fitted: int = 0
-    searched: int = 0
-    studied: int = 0
-    complete: bool = False
-    failed: list[str] = field(default_factory=list)
-
-
 def all_names(tables: Sequence[PaperTable]) -> list[str]:
     """The names of all tables: those that compare models, and those that studies measure."""
     return [*(table.name for table in tables), *(each.table for each in SIMULATIONS)]
 
 
 def table_words(environment: Environment) -> list[str]:
-    """The words that name papers and tables: talos, talos/3.1 and so on. Empty if an experiment file cannot be read."""
+    """Return the words that name papers and tables, none if an experiment file cannot be read."""
     try:
-        names = dict.fromkeys(all_names(paper_tables(environment)))
+        return words_of(all_names(paper_tables(environment)))
     except RankbenchError:
         return []
-    return [*dict.fromkeys(name.split("/")[0] for name in names), *names]
 
 
 def stored_evidence(options: StoreOptions, environment: Environment, skipped: list[str] | None) -> Evidence:
@@ -121,7 +104,9 @@ def stored_evidence(options: StoreOptions, environment: Environment, skipped: li
     return Evidence(environment.stored_beside_experiments(EVIDENCE, options.store), read_only=True, skipped=skipped)
 
 
-def agenda(options: ReproduceOptions, environment: Environment, read_only: bool = False, told: Told = _silent) -> Agenda:
+def agenda(
+    options: ReproduceOptions, environment: Environment, read_only: bool = False, told: Told = lambda line: None
+) -> Agenda:
     """Return what is to be done for the tables that the options name (all without words). With the device cuda, each fit whose
     method can use a GPU gets a share of one (1 by default); without a device, the experiment files decide.
 
@@ -150,14 +135,13 @@ def agenda(options: ReproduceOptions, environment: Environment, read_only: bool 
     available = [name for name in wanted if name not in problems]
     if not available:
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
-    rows = tuple(row for row in rows_of(selected, available) if row.published or n_cost_cells(row))
+    rows = tuple(row for row in rows_of(selected, available) if row.published or row.costs)
     fits = required_fits(rows, evidence)
     if read_only:  # whether a run is of these data is known if they are prepared
         fits = [fit for fit in fits if prepared_already(fit.card, environment)]
     adopted = adopt(fits, evidence, environment, told)
-    # An earlier call may have been interrupted before it made these tests.
-    check_claims(selected, available, evidence, environment)
-    if not read_only:
+    if not read_only:  # an earlier call may have been interrupted before it made these tests
+        check_claims(selected, available, evidence, environment)
         check_neighbours(selected, available, evidence, environment)
     metrics = {name: metrics_for(name, every) for name in available}
     studies = tuple((each, name) for each in simulations for name in each.datasets if name in available)
@@ -181,12 +165,15 @@ def _prepare(cards: dict[str, Card], environment: Environment, read_only: bool) 
 
 def _require_known(given: Sequence[str], known: Sequence[str], problem: str) -> None:
     for name in given:
-        if name not in known:
-            raise ConfigError(f"{problem} {name!r}{nearest(name, known)}")
+        require(name in known, f"{problem} {name!r}{nearest(name, known)}")
 
 
 def reproduce(
-    plan: Agenda, environment: Environment, told: Told = _silent, labels: Labels | None = None, running: Running | None = None
+    plan: Agenda,
+    environment: Environment,
+    told: Told = lambda line: None,
+    labels: Labels | None = None,
+    running: Running | None = None,
 ) -> Outcome:
     """Work through the tasks of an agenda until they are done or the time of its options has passed. Each finished fit is added
     to the evidence at once and sent to MLflow. With the option alone, of the named rows one measured fit per dataset,
@@ -225,24 +212,25 @@ def reproduce(
 
     running = running or Running()
     running.follow = lambda unit, record: sink.follow(record, **shown(unit, record, records_folder(environment)))
-    budgeted = BudgetedRun(plan.evidence, options.search_seconds, told, on_records, running)
-    deadline = None if budget is None else started + budget
+    deadline, outcome = None if budget is None else started + budget, Outcome()
+    how = plan.metrics, options.search_seconds, deadline, told, on_records, running, outcome
     try:
         with session(options.address, available_cpus(), gpus=plan.on_gpu) as cluster:
-            how = budgeted, environment, cluster, plan.metrics, deadline
+            budgeted = BudgetedRun(plan.evidence, environment, cluster, *how)
             if options.alone:
-                complete = run_alone(plan.named_rows, plan.studies, *how)
+                outcome.complete = run_alone(plan.named_rows, plan.studies, budgeted)
             else:
                 cpus = None if options.address else cluster.cpus
                 for study, name in plan.studies:
-                    if study.alone and study.stored(name, plan.evidence) is None:
+                    if study.alone and study.stored(name, plan.evidence, card_key(name, environment)) is None:
                         told(f"{study.table} on {name} measures seconds: --alone runs it, on an idle machine")
                 for line in forecast(plan.tasks, budget, cluster.cpus, cluster.gpus).lines():
                     told(line)
-                complete = run_within_budget(lambda: plan.tasks_left(environment, cpus), *how)
+                outcome.complete = run_within_budget(lambda: plan.tasks_left(environment, cpus), budgeted)
     finally:
-        sink.finish_sweep([], ok=not budgeted.failed)
+        sink.finish_sweep([], ok=not outcome.failed)
     datasets = {row.dataset for row in plan.rows}
+    plan.evidence.read()  # with what other commands have measured and tested meanwhile
     check_claims(plan.tables, datasets, plan.evidence, environment)
     check_neighbours(plan.tables, datasets, plan.evidence, environment)
-    return Outcome(budgeted.fitted, budgeted.searched, budgeted.studied, complete, budgeted.failed)
+    return outcome

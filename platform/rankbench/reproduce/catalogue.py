@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, require
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Card
 from rankbench.schema.datasets import card_of
@@ -83,18 +83,21 @@ def paper_tables(environment: Environment) -> tuple[PaperTable, ...]:
     return tuple(tables)
 
 
+def words_of(tables: Iterable[str]) -> list[str]:
+    """Return the words that name papers and tables: talos, talos/3.1 and so on."""
+    tables = list(dict.fromkeys(tables))
+    return [*dict.fromkeys(table.split("/")[0] for table in tables), *tables]
+
+
 def selected_names(words: Sequence[str], tables: Iterable[str]) -> set[str]:
     """Return the names of the tables that `words` name, such as talos or talos/3.1; all if there are no words.
 
     Raises ConfigError with the nearest name for a word that names neither a paper nor a table.
     """
-    tables = list(dict.fromkeys(tables))
-    names = [*dict.fromkeys(table.split("/")[0] for table in tables), *tables]
-    lower = {name.lower(): name for name in names}
+    tables = list(tables)
+    lower = {name.lower(): name for name in words_of(tables)}
     for word in words:
-        if word.lower() not in lower:
-            raise ConfigError(
-                f"{word}: no paper or table of that name{nearest(word.lower(), lower)}; known: {', '.join(names)}"
-            )
+        near = nearest(word.lower(), lower)
+        require(word.lower() in lower, f"{word}: no paper or table of that name{near}; known: {', '.join(lower.values())}")
     wanted = {lower[word.lower()] for word in words}
     return {table for table in tables if not words or table in wanted or table.split("/")[0] in wanted}

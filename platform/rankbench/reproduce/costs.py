@@ -23,22 +23,12 @@ def cost_cells(row: PaperRow, evidence: Evidence) -> list[Agreement]:
         return []
     theirs = PaperRow(row.table, base, row.card).fits("printed", evidence)
     own, theirs = _comparable(row.fits("printed", evidence), theirs)
-    ratios = {name: _cost(name, own) / _cost(name, theirs) for name in row.arm.costs.get(row.dataset, {}) if own}
-    return [
-        Agreement(
-            f"{name} relative to {base.label}",
-            row.arm.costs[row.dataset][name] / base.costs[row.dataset][name],
-            ratio,
-            None,
-            None,
-        )
-        for name, ratio in ratios.items()
-    ]
-
-
-def n_cost_cells(row: PaperRow) -> int:
-    """Return the number of published costs of a row."""
-    return len(row.arm.costs.get(row.dataset, {}))
+    cells, of_base = [], base.costs[row.dataset]
+    for name, cost in row.costs.items():
+        if own and name in of_base and (divisor := _cost(name, theirs)):
+            ratio = _cost(name, own) / divisor
+            cells.append(Agreement(f"{name} relative to {base.label}", cost / of_base[name], ratio, None, None))
+    return cells
 
 
 def _comparable(own: Sequence[StoredFit], theirs: Sequence[StoredFit]) -> tuple[list[StoredFit], list[StoredFit]]:

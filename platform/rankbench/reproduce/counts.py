@@ -15,9 +15,9 @@ from rankbench.data.describe import raw_data
 from rankbench.judge.agreement import Agreement
 from rankbench.reproduce.agreement import Count, count, counted_cells, tally
 from rankbench.reproduce.catalogue import PaperTable
-from rankbench.reproduce.costs import cost_cells, n_cost_cells
+from rankbench.reproduce.costs import cost_cells
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.required_fits import PaperRow
+from rankbench.reproduce.required_fits import rows_of
 from rankbench.reproduce.simulations import SIMULATIONS
 from rankbench.schema.experiment import Cause
 
@@ -60,13 +60,12 @@ def counts_by_dataset(
 ) -> Iterator[tuple[str, Card, Count]]:
     """Yield the name of each of the tables `names`, each dataset whose cells count, and the count of these."""
     for table in (each for each in tables if each.name in names):
-        for name, card in _counted_cards(table):
-            here = raw_data(card, environment) not in NOWHERE
-            total = Count()
-            for row in (PaperRow(table, arm, card) for arm in table.spec.arms):
-                total += count(row, here, evidence) + tally(n_cost_cells(row), here, cost_cells(row, evidence))
-            missing = sum(len(row.published.get(name, {})) + len(row.costs.get(name, {})) for row in table.spec.not_run)
-            yield table.name, card, total + tally(missing, here)
+        for card in _counted_cards(table):
+            here, not_run = raw_data(card, environment) not in NOWHERE, table.spec.not_run
+            total = tally(sum(len(each.get(card.name, {})) for row in not_run for each in (row.published, row.costs)), here)
+            for row in rows_of([table], [card.name]):
+                total += count(row, here, evidence) + tally(len(row.costs), here, cost_cells(row, evidence))
+            yield table.name, card, total
     for simulation in (each for each in SIMULATIONS if each.table in names):
         for dataset in simulation.datasets:
             card = load_card(dataset, environment)
@@ -79,7 +78,6 @@ def counts_by_dataset(
 class OffCell:
     """A measured cell that is off. `row` is its label."""
 
-    table: str
     row: str
     cause: Cause
     cell: Agreement
@@ -90,8 +88,7 @@ def off_cells(tables: Sequence[PaperTable], names: Collection[str], evidence: Ev
     found = [each for table in tables if table.name in names for each in _cells_of_table(table, evidence)]
     for simulation in (each for each in SIMULATIONS if each.table in names):
         for dataset in simulation.datasets:
-            for row, cell in simulation.cells(dataset, evidence):
-                found.append(OffCell(simulation.table, row, simulation.cause, cell))
+            found += [OffCell(row, simulation.cause, cell) for row, cell in simulation.cells(dataset, evidence)]
     return [each for each in found if each.cell.state == "off"]
 
 
@@ -102,17 +99,17 @@ def by_cause(cells: Sequence[OffCell]) -> list[tuple[Cause, int, list[str]]]:
 
 
 def _cells_of_table(table: PaperTable, evidence: Evidence) -> Iterator[OffCell]:
-    for _, card in _counted_cards(table):
-        for row in (PaperRow(table, arm, card) for arm in table.spec.arms if arm.variant_of is None):
+    for card in _counted_cards(table):
+        for row in (row for row in rows_of([table], [card.name]) if row.arm.variant_of is None):
             for _, cell in counted_cells(row, evidence):
-                yield OffCell(table.name, row.arm.label, row.arm.cause or ("above" if cell.relative > 0 else "not found"), cell)
+                yield OffCell(row.arm.label, row.arm.cause or ("above" if cell.relative > 0 else "not found"), cell)
             for cell in cost_cells(row, evidence):
-                yield OffCell(table.name, row.arm.label, "seconds", cell)
+                yield OffCell(row.arm.label, "seconds", cell)
 
 
-def _counted_cards(table: PaperTable) -> Iterator[tuple[str, Card]]:
+def _counted_cards(table: PaperTable) -> Iterator[Card]:
     """Yield the datasets of a table whose cells count: no stand-ins, and none beside those of another table."""
     assert table.spec.published is not None
     for name, card in table.cards.items():
         if not table.stand_in(name) and name not in table.spec.published.beside:
-            yield name, card
+            yield card

@@ -14,13 +14,13 @@ from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
-from rankbench.judge.printing import percent
 from rankbench.ledger.claims import Claims
 from rankbench.reproduce.evidence import Evidence, records_folder, stored_fit
-from rankbench.reproduce.required_fits import PaperRow
+from rankbench.reproduce.mlflow_tags import beside_published
+from rankbench.reproduce.required_fits import PaperRow, RequiredFit
 from rankbench.reproduce.schedule import Task, fresh, in_time, next_batch, slots
-from rankbench.reproduce.search import search
-from rankbench.reproduce.simulations import Simulation, simulate
+from rankbench.reproduce.search import Done, search
+from rankbench.reproduce.simulations import Simulation, card_key, simulate
 from rankbench.reproduce.timing import alone_folder, keep_seconds, time_alone, untimed
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.running import OutOfTime, Running
@@ -34,21 +34,35 @@ NAMED = 3  # tasks that are named if they were not begun
 
 
 @dataclass
-class BudgetedRun:
-    """What a call may use and has done. `search_seconds`: the training time of each search. `on_progress(line)` tells the
-    user; `on_records(unit, records, folder, rows)` is called with finished records, their folder, and the rows that each of
-    them serves; `running` are the fits that run.
-    """
+class Outcome:
+    """What a call has done, what failed, and whether nothing is left."""
 
-    evidence: Evidence
-    search_seconds: float | None
-    on_progress: Callable[[str], None]
-    on_records: Callable[[Unit, list[RunRecord], Path, list[Sequence[PaperRow]]], None]
-    running: Running = field(default_factory=Running)
     fitted: int = 0
     searched: int = 0
     studied: int = 0
+    complete: bool = False
     failed: list[str] = field(default_factory=list)
+
+
+@dataclass
+class BudgetedRun:
+    """What a call may use and has done.
+
+    `metrics`: what is measured on each dataset. `search_seconds`: the training time of each search. `deadline`: when the call
+    ends (time.monotonic). `on_progress(line)` tells the user; `on_records(unit, records, folder, rows)` is called with finished
+    records, their folder, and the rows that each of them serves; `running` are the fits that run.
+    """
+
+    evidence: Evidence
+    environment: Environment
+    cluster: Session
+    metrics: dict[str, MetricSet] = field(default_factory=dict)
+    search_seconds: float | None = None
+    deadline: float | None = None
+    on_progress: Callable[[str], None] = lambda line: None
+    on_records: Callable[[Unit, list[RunRecord], Path, list[Sequence[PaperRow]]], None] = lambda *records: None
+    running: Running = field(default_factory=Running)
+    outcome: Outcome = field(default_factory=Outcome)
     left_to_others: int = 0
 
     def leave(self, tasks: Sequence[Task]) -> None:
@@ -57,40 +71,41 @@ class BudgetedRun:
         for task in tasks:
             self.on_progress(f"{task.labels} on {task.dataset}: skipped: another command is running it")
 
+    def left_of(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return what the evidence lacks of tasks."""
+        return [left for task in tasks if (left := fresh(task, self.evidence, self.search_seconds))]
 
-def run_within_budget(
-    tasks_left: Callable[[], Sequence[Task]],
-    budgeted: BudgetedRun,
-    environment: Environment,
-    cluster: Session,
-    metrics: dict[str, MetricSet],
-    deadline: float | None,
-) -> bool:
-    """Run tasks in their order until none is left or the `deadline` (time.monotonic) has passed. Returns whether none is left.
+    def fail(self, what: str) -> None:
+        """Take down what failed, and say so."""
+        self.outcome.failed.append(what)
+        self.on_progress(f"failed: {what}")
+
+
+def run_within_budget(tasks_left: Callable[[], Sequence[Task]], budgeted: BudgetedRun) -> bool:
+    """Run tasks in their order until none is left or the deadline has passed. Returns whether none is left.
 
     `tasks_left` is asked again after each search, so that the setting that it chose is fitted next. What has failed is not
     tried again by the same call, and what another command is at is left to it. Of the fits that come next, `in_time` says which
     begin. When nothing else is left, one more begins on each processor, and is interrupted at the deadline; a call that is made
     later goes on from its last checkpoint first.
     """
-    queue, room = list(tasks_left()), (cluster.cpus, cluster.gpus)
+    queue, room = list(tasks_left()), (budgeted.cluster.cpus, budgeted.cluster.gpus)
     running, begun, late = budgeted.running, set[tuple[object, ...]](), dict[tuple[object, ...], Task]()
-    with _until(deadline, running):
+    with _until(budgeted.deadline, running):
         while running.seconds_left > 0:
             if not queue:  # fits took less time than estimated, so that others have time now
-                late = {key: task for key, task in late.items() if fresh(task, budgeted.evidence, budgeted.search_seconds)}
+                late = {task.key: task for task in budgeted.left_of([*late.values()]) if task.key not in begun}
                 queue = in_time([*late.values()], running.seconds_left, *room)[0]
                 late = {key: task for key, task in late.items() if not any(task is other for other in queue)}
             if not queue:
                 break
             batch = next_batch(queue, running.seconds_left)
             queue = [task for task in queue if not any(task is other for other in batch)]
-            batch = [left for task in batch if task.key not in begun
-                     and (left := fresh(task, budgeted.evidence, budgeted.search_seconds))]  # fmt: skip
+            batch = budgeted.left_of([task for task in batch if task.key not in begun])
             batch, too_long, _ = in_time(batch, running.seconds_left, *room)
             late |= {task.key: task for task in too_long}
             begun |= {task.key for task in batch}
-            if _work_on(batch, budgeted, environment, cluster, metrics):
+            if _work_on(batch, budgeted):
                 queue = list(tasks_left())
         shortest = sorted((task for task in late.values() if task.unit is not None), key=lambda task: task.seconds)
         if running.seconds_left > 0 and (more := shortest[: slots(shortest, *room)]):
@@ -99,35 +114,32 @@ def run_within_budget(
                     f"{_needs(task, running)}; it begins as nothing shorter is left, and the same command continues it"
                 )
                 del late[task.key]
-            _work_on(more, budgeted, environment, cluster, metrics)
+            _work_on(more, budgeted)
     for task in [*late.values()][:NAMED]:
         budgeted.on_progress(f"not begun: {_needs(task, running)}")
     if len(late) > NAMED:
         budgeted.on_progress(f"not begun: {len(late) - NAMED:,} more tasks that had no time")
-    return not (running.over or late or budgeted.left_to_others or any(task.key not in begun for task in queue))
+    left = running.over or late or budgeted.left_to_others or budgeted.outcome.failed
+    return not (left or any(task.key not in begun for task in queue))
 
 
-def _work_on(
-    batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]
-) -> bool:
+def _work_on(batch: Sequence[Task], budgeted: BudgetedRun) -> bool:
     """Run those of the tasks that no other command runs. Returns whether it was a search, after which other tasks are left."""
-    with Claims(claims_folder(environment)) as claims:
+    with Claims(claims_folder(budgeted.environment)) as claims:
         claimed = [task for task in batch if claims.take(*task.claims)]
         budgeted.leave([task for task in batch if task not in claimed])
         budgeted.evidence.read()  # another command may have measured them since
-        free = [left for task in claimed if (left := fresh(task, budgeted.evidence, budgeted.search_seconds))]
-        if not free:
+        if not (free := budgeted.left_of(claimed)):
             return False
         first = free[0]
         if first.study is not None:
-            simulate(first.study, first.dataset, budgeted.evidence, environment, budgeted.running.require_time)
-            budgeted.studied += 1
+            _study(first.study, first.dataset, budgeted)
             budgeted.on_progress(f"{first.tables} on {first.dataset}: {first.study.study} is done")
-        elif first.searched is not None:
-            _search(first, budgeted, environment, cluster, metrics)
+        elif first.searched:
+            _search(first, budgeted)
         else:
-            _fit(free, budgeted, environment, cluster)
-        return first.searched is not None
+            _fit(free, budgeted)
+        return bool(first.searched)
 
 
 def _needs(task: Task, running: Running) -> str:
@@ -152,77 +164,62 @@ def claims_folder(environment: Environment) -> Path:
     return records_folder(environment).parent / "locks"
 
 
-def run_alone(
-    rows: Sequence[PaperRow],
-    studies: Sequence[tuple[Simulation, str]],
-    budgeted: BudgetedRun,
-    environment: Environment,
-    cluster: Session,
-    metrics: dict[str, MetricSet],
-    deadline: float | None,
-) -> bool:
+def run_alone(rows: Sequence[PaperRow], studies: Sequence[tuple[Simulation, str]], budgeted: BudgetedRun) -> bool:
     """Time one measured fit per dataset, method and encoder, one after another, and run the studies that measure seconds, with
     their datasets. Returns whether nothing is left.
     """
-    from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
-
-    store = SweepStore(alone_folder(environment).parent)
-
-    served: Sequence[PaperRow] = ()
-
-    def run(unit: Unit, spec: ExperimentSpec, done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
-        def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
-            done(unit, records, cached)
-            budgeted.on_records(unit, records, store.records, [served] * len(records))
-
-        _forget_others([unit], store, environment)
-        run_units(
-            [unit], environment, store, cluster, spec.resources, both, warn=budgeted.on_progress, running=budgeted.running
-        )
-
-    with _until(deadline, budgeted.running):
+    with _until(budgeted.deadline, budgeted.running):
         for fit in untimed(rows, budgeted.evidence):
             budgeted.running.require_time()
-            what, served = f"{fit.rows[0].arm.label} on {fit.card.name}", fit.rows
-            record = time_alone(fit, budgeted.evidence, environment, metrics[fit.card.name], cluster.cpus, run)
-            if record is None:
-                budgeted.failed.append(f"{what}: the fit failed")
-            else:
-                budgeted.fitted += 1
-                budgeted.on_progress(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
+            _time(fit, budgeted)
         for study, dataset in studies:
-            if study.alone and study.stored(dataset, budgeted.evidence) is None:
+            if study.alone and study.stored(dataset, budgeted.evidence, card_key(dataset, budgeted.environment)) is None:
                 budgeted.on_progress(f"{study.study} of {study.table} on {dataset}")
-                simulate(study, dataset, budgeted.evidence, environment, budgeted.running.require_time)
-                budgeted.studied += 1
-    return not budgeted.running.over
+                _study(study, dataset, budgeted)
+    return not (budgeted.running.over or budgeted.outcome.failed)
 
 
-def _fit(batch: Sequence[Task], budgeted: BudgetedRun, environment: Environment, cluster: Session) -> None:
+def _time(fit: RequiredFit, budgeted: BudgetedRun) -> None:
+    """Run a measured fit alone and store its seconds."""
+    environment, what = budgeted.environment, f"{fit.rows[0].arm.label} on {fit.card.name}"
+    store = SweepStore(alone_folder(environment).parent)
+
+    def run(unit: Unit, spec: ExperimentSpec, done: Done) -> None:
+        _run([unit], spec, store, done, lambda record: fit.rows, budgeted)
+
+    record = time_alone(fit, budgeted.evidence, environment, budgeted.metrics[fit.card.name], budgeted.cluster.cpus, run)
+    if record is None:
+        budgeted.fail(f"{what}: the fit failed")
+    else:
+        budgeted.outcome.fitted += 1
+        budgeted.on_progress(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
+
+
+def _study(study: Simulation, dataset: str, budgeted: BudgetedRun) -> None:
+    """Run a study in this process."""
+    simulate(study, dataset, budgeted.evidence, budgeted.environment, budgeted.running.require_time)
+    budgeted.outcome.studied += 1
+
+
+def _fit(batch: Sequence[Task], budgeted: BudgetedRun) -> None:
     """Run fits of known settings and store them."""
-    by_unit = {task.unit.run_id: task for task in batch if task.unit}
-    store = SweepStore(records_folder(environment).parent)
+    # Of settings that share an inverse, another command may have measured some meanwhile: those are not in the task any more.
+    wanted = {task.unit.job.run_id(fit.config): (task, fit) for task in batch if task.unit for fit in task.fits}
 
     def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
-        task = by_unit[unit.run_id]
-        served: list[Sequence[PaperRow]] = []
-        for record, config in zip(records, unit.job.configs, strict=False):
-            fit = next((each for each in task.fits if each.config == config), None)
-            if fit is None:  # another command has measured it meanwhile, of several that share an inverse
-                served.append(())
-                continue
-            served.append(fit.rows)
+        for record in (record for record in records if record.id in wanted):
+            task, fit = wanted[record.id]
             if record.finished:
-                line = stored_fit(record, config, fit.card_key, idle=False, metrics=fit.metrics)
+                line = stored_fit(record, fit.config, fit.card_key, idle=False, metrics=fit.metrics)
                 budgeted.evidence.add(keep_seconds(line, fit, budgeted.evidence))
-                budgeted.fitted += 1
+                budgeted.outcome.fitted += 1
                 budgeted.on_progress(_line(record, task))
             elif record.failed:
-                budgeted.failed.append(f"{task.labels} on {task.dataset}: {record.error}")
-                budgeted.on_progress(f"failed: {task.labels} on {task.dataset}: {record.error}")
-        budgeted.on_records(unit, records, store.records, served)
+                budgeted.fail(f"{task.labels} on {task.dataset}: {record.error}")
 
-    _run([task.unit for task in batch if task.unit], batch[0].fits[0].rows[0], environment, store, cluster, done, budgeted)
+    planned, spec = [task.unit for task in batch if task.unit], batch[0].fits[0].rows[0].table.spec
+    store = SweepStore(records_folder(budgeted.environment).parent)
+    _run(planned, spec, store, done, lambda record: wanted[record.id][1].rows if record.id in wanted else (), budgeted)
 
 
 def _forget_others(planned: Sequence[Unit], store: SweepStore, environment: Environment) -> None:
@@ -238,49 +235,46 @@ def _forget_others(planned: Sequence[Unit], store: SweepStore, environment: Envi
                     shutil.rmtree(folder)
 
 
-def _search(
-    task: Task, budgeted: BudgetedRun, environment: Environment, cluster: Session, metrics: dict[str, MetricSet]
-) -> None:
-    """Search the setting of a row and store it."""
-    row = task.searched
-    assert row is not None, "only a task with a row is a search"
-    found_on = f"{row.arm.label} on {row.dataset}"
+def _search(task: Task, budgeted: BudgetedRun) -> None:
+    """Search the setting of the rows of a task and store it."""
+    row, environment, found_on = task.searched[0], budgeted.environment, f"{task.labels} on {task.dataset}"
     store = SweepStore(_folder_of_search(row, task.on, environment))
 
-    def run(planned: Sequence[Unit], done: Callable[[Unit, list[RunRecord], bool], None]) -> None:
-        def both(unit: Unit, records: list[RunRecord], cached: bool) -> None:
-            done(unit, records, cached)
-            budgeted.on_records(unit, records, store.records, [[row]] * len(records))
-
-        _run(planned, row, environment, store, cluster, both, budgeted)
+    def run(planned: Sequence[Unit], done: Done) -> None:
+        _run(planned, row.table.spec, store, done, lambda record: task.searched, budgeted)
 
     budgeted.on_progress(f"search {found_on}")
     size = Size.of(prepare(row.card, environment))
-    line = search(row, task.on, size, metrics[row.dataset], cluster.cpus, budgeted.search_seconds, run)
+    line = search(row, task.on, size, budgeted.metrics[row.dataset], budgeted.cluster.cpus, budgeted.search_seconds, run)
     if line is None:
-        budgeted.failed.append(f"search of {found_on}: every draw failed")
+        budgeted.fail(f"search of {found_on}: every draw failed")
         return
     budgeted.evidence.add(line)
-    budgeted.searched += 1
+    budgeted.outcome.searched += 1
     budgeted.on_progress(f"chosen for {found_on}: {line.metric} {line.value:.4f} on {line.on}")
 
 
 def _run(
     planned: Sequence[Unit],
-    row: PaperRow,
-    environment: Environment,
+    spec: ExperimentSpec,
     store: SweepStore,
-    cluster: Session,
-    done: Callable[[Unit, list[RunRecord], bool], None],
+    done: Done,
+    rows_of: Callable[[RunRecord], Sequence[PaperRow]],
     budgeted: BudgetedRun,
 ) -> None:
+    """Run units in their order. `done` is called with their records, and then `budgeted.on_records`, with the rows that each
+    serves.
+    """
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
-    spec, running = row.table.spec, budgeted.running
-    _forget_others(planned, store, environment)
+    def ended(unit: Unit, records: list[RunRecord], cached: bool) -> None:
+        done(unit, records, cached)
+        budgeted.on_records(unit, records, store.records, [rows_of(record) for record in records])
+
+    _forget_others(planned, store, budgeted.environment)
     run_units(
-        planned, environment, store, cluster, spec.resources, done, spec.search,
-        warn=budgeted.on_progress, running=running, in_order=True,
+        planned, budgeted.environment, store, budgeted.cluster, spec.resources, ended, spec.search,
+        warn=budgeted.on_progress, running=budgeted.running, in_order=True,
     )  # fmt: skip
 
 
@@ -297,11 +291,6 @@ def _folder_of_search(row: PaperRow, on: str, environment: Environment) -> Path:
 
 
 def _line(record: RunRecord, task: Task) -> str:
-    first = task.fits[0].rows[0]
-    numbers = []
-    for name, value in first.published.items():
-        if name in record.metrics and value:
-            mean = record.metrics[name].mean
-            difference = "" if first.stand_in else f" ({percent(mean / value - 1, '+.1f')})"
-            numbers.append(f"{name} {mean:.4f}{difference}")
+    beside = beside_published(record, task.fits[0].rows[0])
+    numbers = [f"{name} {mean:.4f}" + (f" ({difference})" if difference else "") for name, _, mean, difference in beside]
     return f"{record.label} on {task.dataset}, {task.stage}, seed {record.seed}: {', '.join(numbers)}"

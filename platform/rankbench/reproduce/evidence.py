@@ -47,15 +47,10 @@ class Evidence(Ledger):
         return [found[seed] for seed in sorted(found)]
 
     def search_of(
-        self, dataset: str, card: str, method: str, space: dict[str, Any], metric: str, on: Part
+        self, dataset: str, card: str, method: str, space: dict[str, Any], metric: str, on: Part, seed: int
     ) -> StoredSearch | None:
-        """Return the search of a space on a part, None if there is none."""
-        wanted = json.dumps(space, sort_keys=True)
-        for each in self.lines(StoredSearch, dataset):
-            same = (each.card, each.method, each.metric, each.on) == (card, method, metric, on)
-            if same and json.dumps(each.space, sort_keys=True) == wanted:
-                return each
-        return None
+        """Return the search of a space on a part, with the draws of a seed; None if there is none."""
+        return self._with_key(StoredSearch, dataset, (method, json.dumps(space, sort_keys=True), metric, on, seed, card))
 
     def study_of(self, dataset: str, study: str, params: dict[str, Any], card: str | None = None) -> StoredStudy | None:
         """Return what a study measured with these parameters, on the data of `card` or else last; None if it was not run."""

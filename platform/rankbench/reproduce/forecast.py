@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Literal
 
+from rankbench.judge.printing import counted
 from rankbench.reproduce.schedule import Task, in_time, next_batch, slots
 
 NAMED = 3  # tasks of a kind that a line names
@@ -21,9 +22,9 @@ class Forecast:
     seconds: float
     cpus: int
     takes: float
-    ends: list[Task] = field(default_factory=list)
-    goes_on: list[tuple[Task, float]] = field(default_factory=list)
-    not_begun: list[Task] = field(default_factory=list)
+    ends: list[Task]
+    goes_on: list[tuple[Task, float]]
+    not_begun: list[Task]
 
     def of(self, task: Task) -> Literal["ends", "goes on", "not begun"]:
         if any(task is each for each in self.ends):
@@ -32,30 +33,28 @@ class Forecast:
 
     def lines(self) -> list[str]:
         """Say it in a few lines."""
-        searches = sum(task.searched is not None for task in self.ends)
+        searches = sum(bool(task.searched) for task in self.ends)
         then = f"; what {searches} of them choose is fitted after that" if searches else ""
         longest = sorted(self.ends, key=lambda task: -task.seconds)
-        on = f"on {self.cpus} {'processor' if self.cpus == 1 else 'processors'}"
-        about = f"to the end in about {rough(self.takes)} {on}: {_number(self.ends)}{_named(longest, 'the longest')}{then}"
-        lines = [about] if self.ends else ["no task ends"]
+        about = f"to the end in about {rough(self.takes)} on {counted(self.cpus, 'processor')}: {_some(longest, 'the longest')}"
+        lines = [about + then] if self.ends else ["no task ends"]
         for task, left in self.goes_on:
-            more = math.ceil(left / self.seconds)
+            calls = counted(math.ceil(left / self.seconds), "more call")
             done = f" (begun: {task.begun.iterations:,} iterations are done)" if task.begun else ""
             lines.append(
                 f"not to the end: {_name(task)}{done} needs about {rough(left)} more; the same command continues it, in "
-                f"{more} more {'call' if more == 1 else 'calls'} of {rough(self.seconds)}"
+                f"{calls} of {rough(self.seconds)}"
             )
         if self.not_begun:
             shortest = sorted(self.not_begun, key=lambda task: task.seconds)
-            lines.append(f"not begun: {_number(self.not_begun)}{_named(shortest, 'the shortest')}")
+            lines.append(f"not begun: {_some(shortest, 'the shortest')}")
         return lines
 
 
 def forecast(tasks: Sequence[Task], seconds: float | None, cpus: int, gpus: int = 1) -> Forecast:
     """Follow `run_within_budget` by the estimates of the tasks. What a search will choose is not known, and not in it."""
     budget = math.inf if seconds is None else seconds
-    found = Forecast(budget, cpus, 0.0)
-    queue, late, passed = [*tasks], list[Task](), 0.0
+    queue, late, passed, ends, goes_on = [*tasks], list[Task](), 0.0, list[Task](), list[tuple[Task, float]]()
     while queue and passed < budget:
         left = budget - passed
         batch = next_batch(queue, left)
@@ -64,16 +63,16 @@ def forecast(tasks: Sequence[Task], seconds: float | None, cpus: int, gpus: int 
         late += too_long
         for task in running:
             if task.begun and task.seconds > left:
-                found.goes_on.append((task, task.seconds - left))
+                goes_on.append((task, task.seconds - left))
             else:
-                found.ends.append(task)
+                ends.append(task)
         passed += took
     left = budget - passed
     shortest = sorted((task for task in late if task.unit is not None), key=lambda task: task.seconds)
     begin = shortest[: slots(shortest, cpus, gpus)] if left > 0 else []
-    found.goes_on.extend((task, max(task.seconds - left, 0.0)) for task in begin)
-    found.not_begun.extend(task for task in (*late, *queue) if not any(task is each for each in begin))
-    return replace(found, takes=passed)
+    goes_on += [(task, max(task.seconds - left, 0.0)) for task in begin]
+    not_begun = [task for task in (*late, *queue) if not any(task is each for each in begin)]
+    return Forecast(budget, cpus, passed, ends, goes_on, not_begun)
 
 
 def rough(seconds: float) -> str:
@@ -85,15 +84,12 @@ def rough(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _number(tasks: Sequence[Task]) -> str:
-    return f"{len(tasks):,} {'task' if len(tasks) == 1 else 'tasks'}"
-
-
 def _name(task: Task) -> str:
     seed = f", seed {task.fits[0].seed}" if task.fits else ""
     return f"{'search of ' if task.searched else ''}{task.labels} on {task.dataset}{seed}"
 
 
-def _named(tasks: Sequence[Task], which: str) -> str:
+def _some(tasks: Sequence[Task], which: str) -> str:
+    """Say how many tasks there are, and name the first few."""
     shown = "; ".join(f"{_name(task)} ({rough(task.seconds)})" for task in tasks[:NAMED] if task.seconds)
-    return f", {which if len(tasks) > 1 else 'that is'} {shown}" if shown else ""
+    return counted(len(tasks), "task") + (f", {which if len(tasks) > 1 else 'that is'} {shown}" if shown else "")

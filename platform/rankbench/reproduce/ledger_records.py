@@ -12,8 +12,6 @@ from rankbench.ledger.line import Line, MeasuredFit
 
 Part = Literal["valid", "test"]  # the part that a search chooses on
 
-PARTS: tuple[Part, ...] = ("valid", "test")
-
 
 def stamp(run: str, started_at: str) -> str:
     """Return what tells one measurement from all others: the id of its run, and when it was started."""
@@ -133,6 +131,10 @@ class StoredPair:
     agreeing: int
     tests: int | None = None
 
+    @property
+    def rows(self) -> tuple[str, str]:
+        return self.better, self.than
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTests(Line):
@@ -169,7 +171,7 @@ class StoredNeighbours(StoredTests):
         """Return the number of tests that Holm's correction of one of the pairs covers. None if nobody can know: an older line
         has only that of the last call, in which not all of its rows were tested.
         """
-        rows = len({label for each in self.pairs for label in (each.better, each.than)})
+        rows = len({label for each in self.pairs for label in each.rows})
         return pair.tests or (self.tests if self.tests == math.comb(rows, 2) else None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rankbench.judge.printing import number, percent
 from rankbench.reports.markdown import table
@@ -26,12 +26,16 @@ def published_tags(record: RunRecord, rows: Sequence[PaperRow]) -> dict[str, str
     return tags
 
 
+def beside_published(record: RunRecord, row: PaperRow) -> Iterator[tuple[str, float, float, str]]:
+    """Yield each metric that a row publishes and a record has: the published number, the measured mean, and the difference in
+    percent, empty beside a stand-in.
+    """
+    for name in (name for name in row.published if name in record.metrics):
+        value, mean = row.published[name], record.metrics[name].mean
+        yield name, value, mean, "" if row.stand_in or not value else percent(mean / value - 1, "+.1f")
+
+
 def _lines(record: RunRecord, row: PaperRow) -> list[list[str]]:
     where = f"{row.table.name}, a stand-in" if row.stand_in else row.table.name
-    lines = []
-    for name, value in row.published.items():
-        if name in record.metrics:
-            mean = record.metrics[name].mean
-            difference = "" if row.stand_in or not value else percent(mean / value - 1, "+.1f")
-            lines.append([where, row.arm.label, name, number(value), number(mean), difference])
-    return lines
+    beside = beside_published(record, row)
+    return [[where, row.arm.label, name, number(value), number(mean), difference] for name, value, mean, difference in beside]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankbench.core.durations import seconds_of
-from rankbench.core.errors import ConfigError, require
+from rankbench.core.errors import require
 from rankbench.core.options import Options, cluster_address, comma_separated, lines_to_skip, option
 
 TABLES = "Papers and tables, such as talos/3.1. Default: all."
@@ -74,9 +74,10 @@ class ReproduceOptions(Options):
         """Raise ConfigError if options contradict each other."""
         require(not (self.alone and self.stages), "--alone runs measured fits of all stages again; leave out --stages")
         require(self.device in (None, "cpu", "cuda"), f"--device {self.device}: expected cpu or cuda")
+        require(not (self.alone and self.device == "cuda"), "--alone measures seconds of processors; leave out --device cuda")
         require(self.gpus is None or self.device == "cuda", f"--gpus {self.gpus} is a share of a GPU; add --device cuda")
         share = self.gpus is None or 0 < self.gpus <= 1
         require(share, f"--gpus {self.gpus}: expected a share above 0, and at most 1")
-        _ = self.seconds, self.search_seconds
-        if self.alone and self.address:
-            raise ConfigError("--alone measures this machine; leave out --address")
+        _ = self.seconds
+        require(self.search_seconds != 0, f"--search-budget {self.search_budget} leaves a search no time; give it more")
+        require(not (self.alone and self.address), "--alone measures this machine; leave out --address")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from rankbench.core.environment import Environment
 from rankbench.experiment.methods import method
@@ -22,13 +23,14 @@ from rankbench.reproduce.counts import OffCell, by_cause, counts, off_cells
 from rankbench.reproduce.devices import fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import curves_figure, differences_figure
-from rankbench.reproduce.ledger_records import PARTS, StoredClaim, StoredNeighbours, StoredPair
+from rankbench.reproduce.ledger_records import StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.missing_data import files_to_bring, missing_data
 from rankbench.reproduce.paired import standing_pairs
 from rankbench.reproduce.required_fits import MEANING, PaperRow, rows_of
 from rankbench.reproduce.results import MARKED, cost_columns, count_columns, seed_columns, study_columns, table_columns
 from rankbench.reproduce.seeds import Spread, spreads
 from rankbench.reproduce.simulations import SIMULATIONS, Simulation
+from rankbench.schema.experiment import Claim
 
 TITLES = {
     "rg2": "RG² (Pu et al., ICML 2024)",
@@ -108,6 +110,32 @@ class Paper:
         return self.counts.get(f"{self.name}, all") or next(iter(self.counts.values()), Count())
 
 
+class ShownClaim(NamedTuple):
+    """A claim that the file of `table` states, and its tests of fits that are still those of its rows."""
+
+    stated: Claim
+    tests: StoredClaim
+    table: PaperTable
+
+    @property
+    def stand_in(self) -> str | None:
+        """Why the data are not the paper's, so that nothing is said about its claim."""
+        return self.table.stand_in(self.tests.dataset)
+
+    @property
+    def verdict(self) -> str:
+        verdict = "cannot be told" if self.stated.undecided else self.tests.verdict
+        if verdict == "holds" and any(pair.seeds == 1 and self._has_seeds(pair) for pair in self.tests.pairs):
+            verdict = "holds (users)"
+        if not self.stand_in:
+            return verdict
+        return "not on this stand-in" if verdict == "contradicted" else f"{verdict} on this stand-in"
+
+    def _has_seeds(self, pair: StoredPair) -> bool:
+        """Whether another seed would change anything in a row of the pair."""
+        return any(method(arm.method).seeded for arm in self.table.spec.arms if arm.label in pair.rows)
+
+
 def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> list[Path]:
     """Write a page and a figure per paper that has evidence, and README.md, the index. Returns the paths."""
     names = all_names(tables)
@@ -126,13 +154,12 @@ def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, 
 def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment) -> Page:
     by_paper = {f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)": paper.total for paper in papers}
     tables = [table for paper in papers for table in paper.tables]
-    claims = [claim for dataset in sorted(evidence.datasets(StoredClaim)) for claim in _standing(tables, dataset, evidence)]
     header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
     bodies: dict[bool, list[list[str]]] = {False: [], True: []}  # whether the data are a stand-in
-    for each in claims:
-        bodies[_on_stand_in(each.dataset, tables)].append(
-            [each.text, each.dataset, each.table, _verdict(each, tables), _rows_compared(each), _seeds(each)]
-        )
+    for each in _claims(tables, evidence):
+        tests = each.tests
+        line = [tests.text, tests.dataset, tests.table, each.verdict, _rows_compared(tests), _seeds(tests)]
+        bodies[bool(each.stand_in)].append(line)
     lead = (
         "All published numbers for which data were available, measured by `rankbench reproduce`. The pages are made by "
         "`rankbench reproduce pages --out docs/results` from the evidence in `experiments/evidence/`, one line per fit. "
@@ -140,29 +167,22 @@ def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment
         "matrices, and [findings](findings.md) experiments of our own.",
     )
     total = sum(by_paper.values(), Count())
+    missing = files_to_bring(missing_data(tables, all_names(tables), evidence, environment), environment)
     cells = Grid(*count_columns("paper", by_paper | {"all": total}))
     sections = (
         Section("Published cells", (cells, Text(COUNTED), Grid(*seed_columns(total)), *_on_devices(tables, evidence))),
         *_off_cells([cell for paper in papers for cell in paper.off]),
         *_section("Claims of the papers", header, bodies[False], TESTS),
         *_section("Claims on stand-ins", header, bodies[True], STAND_IN),
-        *_files(tables, evidence, environment),
+        *_section("Cells without data", missing.header, missing.body, BRING),
     )
     return Page("Results", lead, sections)
-
-
-def _files(tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> Iterator[Section]:
-    """Yield the files that a user must bring, if data are missing."""
-    if missing := missing_data(tables, all_names(tables), evidence, environment):
-        yield Section("Cells without data", (files_to_bring(missing, environment), Text(BRING)))
 
 
 @page_kind("paper")
 def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
     rows = list(rows_of(paper.tables))
-    datasets = {name for table in paper.tables for name in table.cards}
-    claims = [each for name in sorted(datasets) for each in _standing(paper.tables, name, evidence)]
     orders = [
         [table.name, name, each.metric, str(each.rows), difference(each.tau, 2), interval(each.low, each.high, "+.2f")]
         for table in paper.tables
@@ -172,8 +192,8 @@ def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     header = ["table", "dataset", "metric", "rows", "tau", "repeated"]
     own = Grid(*count_columns("table", {name: each for name, each in paper.counts.items() if name != "all"}))
     sections = [Section("How far the evidence has come", (own, Text(COUNTED))), *_off_cells(paper.off)]
-    if claims:
-        sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims, paper.tables))))
+    if claims := _claims(paper.tables, evidence):
+        sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims))))
     sections += [*_section("The order of the rows", header, orders, ORDER), *_seed_sections(spreads(rows, evidence))]
     if figure := differences_figure(paper.name, [row for row in rows if not row.stand_in], evidence):
         sections.append(Section("Figure", (figure,)))
@@ -242,14 +262,21 @@ def _seed_sections(found: Sequence[Spread]) -> Iterator[Section]:
         yield Section("How much the seed matters", (summary, Grid(header, widest), Text(SPREAD)))
 
 
-def _standing(tables: Iterable[PaperTable], dataset: str, evidence: Evidence) -> Iterator[StoredClaim]:
-    """Yield the claims about the tables with the tests of fits that are still those of their rows."""
-    for claim in evidence.lines(StoredClaim, dataset):
-        own = (each for each in tables if each.name == claim.table and dataset in each.cards)
-        for table in (each for each in own if any(told.text == claim.text for told in each.spec.claims)):
-            pairs, replaced = standing_pairs(claim, table, evidence)
-            if pairs:
-                yield replace(claim, pairs=pairs, missing=(*claim.missing, *replaced))
+def _claims(tables: Sequence[PaperTable], evidence: Evidence) -> list[ShownClaim]:
+    """Return the claims that the files of the tables state now and that were tested, by dataset. A row that a claim has got
+    since then is missing in its tests.
+    """
+    found = []
+    for tests in (each for dataset in sorted(evidence.datasets(StoredClaim)) for each in evidence.lines(StoredClaim, dataset)):
+        for table in (each for each in tables if each.name == tests.table and tests.dataset in each.cards):
+            for stated in (each for each in table.spec.claims if (each.text, each.metric) == (tests.text, tests.metric)):
+                standing, replaced = standing_pairs(tests, table, evidence)
+                pairs = tuple(pair for pair in standing if pair.better in stated.better and pair.than in stated.than)
+                rows, compared = (*stated.better, *stated.than), {label for pair in pairs for label in pair.rows}
+                left = dict.fromkeys(label for label in (*tests.missing, *replaced, *rows) if label in {*rows} - compared)
+                if pairs:
+                    found.append(ShownClaim(stated, replace(tests, pairs=pairs, missing=tuple(left)), table))
+    return found
 
 
 def _rows_compared(claim: StoredClaim) -> str:
@@ -262,47 +289,19 @@ def _seeds(claim: StoredClaim) -> str:
     return str(few) if few == many else f"{few} to {many}"
 
 
-def _on_stand_in(dataset: str, tables: Iterable[PaperTable]) -> bool:
-    return any(dataset in table.cards and table.stand_in(dataset) for table in tables)
-
-
-def _verdict(claim: StoredClaim, tables: Iterable[PaperTable]) -> str:
-    """Return the verdict in words. On data that are not the paper's, nothing is said about its claim."""
-    verdict = "cannot be told" if _undecided(claim, tables) else claim.verdict
-    if verdict == "holds" and any(pair.seeds == 1 and _has_seeds(pair, claim.table, tables) for pair in claim.pairs):
-        verdict = "holds (users)"
-    if not _on_stand_in(claim.dataset, tables):
-        return verdict
-    return "not on this stand-in" if verdict == "contradicted" else f"{verdict} on this stand-in"
-
-
-def _has_seeds(pair: StoredPair, name: str, tables: Iterable[PaperTable]) -> bool:
-    """Whether another seed would change anything in a row of the pair."""
-    arms = [arm for table in tables if table.name == name for arm in table.spec.arms]
-    return any(method(arm.method).seeded for arm in arms if arm.label in (pair.better, pair.than))
-
-
-def _undecided(claim: StoredClaim, tables: Iterable[PaperTable]) -> str:
-    """Return why the measured rows cannot decide a claim, as its experiment file states, or ""."""
-    own = (each for each in tables if each.name == claim.table and claim.dataset in each.cards)
-    return next((told.undecided for table in own for told in table.spec.claims if told.text == claim.text), "")
-
-
-def _claim_blocks(claims: Sequence[StoredClaim], tables: Sequence[PaperTable]) -> Iterator[Block]:
+def _claim_blocks(claims: Sequence[ShownClaim]) -> Iterator[Block]:
     body = [
-        [each.text, _verdict(each, tables), each.dataset, each.metric, f"{pair.better} − {pair.than}", *_tested(pair)]
-        for each in claims
-        for pair in each.pairs
+        [tests.text, claim.verdict, tests.dataset, tests.metric, f"{pair.better} − {pair.than}", *_tested(pair)]
+        for claim in claims
+        for tests in [claim.tests]
+        for pair in tests.pairs
     ]
     yield Grid(["claim", "verdict", "dataset", "metric", "pair", *TESTED], body)
-    incomplete = tuple(
-        f"{claim.text} ({claim.dataset}, {claim.table}): not compared with {listed(claim.missing)}."
-        for claim in claims
-        if claim.missing
-    )
-    reasons = ((_undecided(claim, tables), claim) for claim in claims)
-    undecided = tuple(f"{claim.text} ({claim.dataset}, {claim.table}): {reason}" for reason, claim in reasons if reason)
-    yield from [Items((*incomplete, *undecided))] if incomplete or undecided else []
+    about = [(f"{tests.text} ({tests.dataset}, {tests.table}): ", stated, tests) for stated, tests, _ in claims]
+    incomplete = (f"{of}not compared with {listed(tests.missing)}." for of, _, tests in about if tests.missing)
+    undecided = (f"{of}{stated.undecided}" for of, stated, _ in about if stated.undecided)
+    if lines := (*incomplete, *undecided):
+        yield Items(lines)
     yield Text(TESTS)
 
 
@@ -397,7 +396,6 @@ def _searches(rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:
     """Yield what each search cost, and where its best value is the last one that was tried; and which rows the evidence has no
     search of.
     """
-    stated = {"valid": "chosen", "test": "as_published"}
     by_file = [row.arm.label for row in rows if row.dataset in row.arm.chosen and row.fits("chosen", evidence)]
     if by_file:
         yield (
@@ -405,11 +403,11 @@ def _searches(rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:
             "not have the number of their draws"
         )
     for row in rows:
-        for on in PARTS:
-            search = row.search(evidence, on)
-            if search is None or row.dataset in getattr(row.arm, stated[on]):
+        searches = [("validation", row.arm.chosen, row.search(evidence, "valid"))]
+        searches.append(("test, as the paper did", row.arm.as_published, row.search(evidence, "test")))
+        for part, stated, search in searches:
+            if search is None or row.dataset in stated:
                 continue
-            part = "validation" if on == "valid" else "test, as the paper did"
             line = f"{row.arm.label}: chosen from {search.draws} settings by {search.metric} on {part}, {search.seconds:.0f} s"
             line += f" (ended after {search.bound:.0f} s)" if search.bound else ""
             line += f", {search.beyond} more beyond the ranges" if search.beyond else ""

@@ -73,7 +73,7 @@ def check_neighbours(
             continue
         known = evidence.neighbours_of(dataset, card, table.name, metric)
         old, replaced = standing_pairs(known, table, evidence) if known else ((), ())
-        known_pairs = {_labels(pair) for pair in old}
+        known_pairs = {pair.rows for pair in old}
         new = {pair for pair in pairwise(order) if pair not in known_pairs and not _has_row_between(pair, known_pairs)}
         if known and not replaced and _stamps(here) <= {*known.runs} and not new:
             continue
@@ -88,9 +88,9 @@ def check_neighbours(
         kept = [
             replace(pair, tests=known.corrected_for(pair))
             for pair in old
-            if known and not {*_labels(pair)} <= here.keys() and _labels(pair) in adjacent
+            if known and not {*pair.rows} <= here.keys() and pair.rows in adjacent
         ]
-        every = {_labels(pair): pair for pair in (*found["pairs"], *kept)}
+        every = {pair.rows: pair for pair in (*found["pairs"], *kept)}
         shown = {each: pair for each, pair in every.items() if not _has_row_between(each, every.keys())}
         compared = {label for labels in shown for label in labels}
         place = _by_mean(fits, metric).index
@@ -210,13 +210,9 @@ def _has_row_between(pair: tuple[str, str], pairs: Collection[tuple[str, str]]) 
     return any((upper, row) in pairs and (row, lower) in pairs for _, row in pairs)
 
 
-def _labels(pair: StoredPair) -> tuple[str, str]:
-    return pair.better, pair.than
-
-
 def _rows(pairs: Iterable[StoredPair]) -> list[str]:
     """Return the labels in the pairs, each once."""
-    return list(dict.fromkeys(label for pair in pairs for label in _labels(pair)))
+    return list(dict.fromkeys(label for pair in pairs for label in pair.rows))
 
 
 def _stamps(fits: Fits) -> set[str]:

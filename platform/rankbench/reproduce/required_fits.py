@@ -47,6 +47,11 @@ class PaperRow:
         return self.arm.published.get(self.dataset, {})
 
     @property
+    def costs(self) -> dict[str, float]:
+        """Published time and memory of a fit."""
+        return {**self.arm.costs.get(self.dataset, {})}
+
+    @property
     def stand_in(self) -> str | None:
         """Why the dataset is not that of the paper, None if it is. Then the published numbers are those of other data."""
         return self.table.stand_in(self.dataset)
@@ -62,11 +67,6 @@ class PaperRow:
     def source(self) -> str:
         return f"{self.table.file}: {self.arm.label}"
 
-    @property
-    def searched(self) -> dict[str, Any]:
-        """The parameters that the arm searches, as in the file."""
-        return {name: value for name, value in self.arm.params.items() if isinstance(value, dict)}
-
     def setting(self, origin: Origin, evidence: Evidence) -> MethodConfig | None:
         """Return the setting of an origin; None if the file has none, or the search has not been made."""
         values = self._values(origin, evidence)
@@ -78,11 +78,11 @@ class PaperRow:
     def _values(self, origin: Origin, evidence: Evidence) -> dict[str, Any] | None:
         fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
         stated = {"printed": self.arm.printed, "chosen": self.arm.chosen, "as published": self.arm.as_published}[origin]
-        if origin == "printed" and (self.dataset in stated or not self.searched):
+        if origin == "printed" and (self.dataset in stated or not self.arm.searched):
             unprinted = self.table.spec.unprinted | self.arm.unprinted
-            lacking = {name: value for name, value in unprinted.items() if name in self.searched}
+            lacking = {name: value for name, value in unprinted.items() if name in self.arm.searched}
             values = fixed | lacking | stated.get(self.dataset, {})
-            if missing := [name for name in self.searched if name not in values]:
+            if missing := [name for name in self.arm.searched if name not in values]:
                 raise ConfigError(
                     f"{self.source}: printed.{self.dataset}: no {', '.join(missing)}; state it here or in unprinted"
                 )
@@ -101,25 +101,24 @@ class PaperRow:
         """
         stated = self.arm.printed.get(self.dataset)
         file = {} if stated is None else self.table.spec.unprinted.keys() - stated.keys()
-        return [] if stated is None else [name for name in self.searched if name in file or name in self.arm.unprinted]
+        return [] if stated is None else [name for name in self.arm.searched if name in file or name in self.arm.unprinted]
 
     @property
     def needs_search(self) -> bool:
         """Whether only a search can give the chosen setting."""
-        return bool(self.searched) and self.dataset not in self.arm.chosen
+        return bool(self.arm.searched) and self.dataset not in self.arm.chosen
 
     @property
     def needs_search_on_test(self) -> bool:
         """Whether the paper chose the row's setting on test, and only a search can find it."""
         published = self.table.spec.published
         on_test = published is not None and published.chosen_on == "test"
-        return on_test and bool(self.searched) and self.dataset not in self.arm.as_published
+        return on_test and bool(self.arm.searched) and self.dataset not in self.arm.as_published
 
     def search(self, evidence: Evidence, on: Part = "valid") -> StoredSearch | None:
-        if not self.searched:
-            return None
-        metric = self.table.spec.search.choose.metric
-        return evidence.search_of(self.dataset, self.card_key, self.arm.method, self.arm.params, metric, on)
+        asked = self.table.spec.search
+        key = self.arm.method, self.arm.params, asked.choose.metric, on, asked.seed
+        return evidence.search_of(self.dataset, self.card_key, *key) if self.arm.searched else None
 
     @property
     def search_key(self) -> tuple[str, ...]:
@@ -182,11 +181,6 @@ class RequiredFit:
     def metrics(self) -> list[str]:
         """What these rows publish, and it must be measured by."""
         return [*dict.fromkeys(name for row in self.rows for name in row.published)]
-
-    @property
-    def n_cells(self) -> int:
-        """Number of published cells of these rows."""
-        return sum(len(row.published) for row in self.rows)
 
 
 def required_fits(rows: Iterable[PaperRow], evidence: Evidence) -> list[RequiredFit]:

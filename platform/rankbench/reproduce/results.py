@@ -140,7 +140,8 @@ def _row_json(each: MeasuredRow) -> dict[str, Any]:
 
 
 def _cell_json(cell: Agreement) -> dict[str, Any]:
-    return vars(cell) | {"relative": cell.relative, "state": cell.state}
+    relative = cell.relative if cell.published else None  # JSON has no infinite number
+    return vars(cell) | {"relative": relative, "state": cell.state}
 
 
 def _ratio(total: float, n: int, form: str = ".1f") -> str:
@@ -158,4 +159,4 @@ def _texts(cell: Agreement | None) -> list[str]:
 
 
 def _near(cell: Agreement, form: str = "+.1f") -> str:
-    return percent(cell.relative, form) + MARKS[cell.state]
+    return (percent(cell.relative, form) if cell.published else "") + MARKS[cell.state]

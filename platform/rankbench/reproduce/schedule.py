@@ -39,13 +39,13 @@ TURN = {stage: max(number - 1, 0) for number, stage in enumerate(STAGES)}
 
 @dataclass(frozen=True)
 class Task:
-    """Work on rows of tables: fits of known settings that share a trial, the search of one row on a part, or a study."""
+    """Work on rows of tables: fits of known settings that share a trial, a search on a part, or a study."""
 
     stage: Stage
     dataset: str
     fits: tuple[RequiredFit, ...] = ()
     unit: Unit | None = None
-    searched: PaperRow | None = None
+    searched: tuple[PaperRow, ...] = ()  # rows with one search, of several tables; that of most draws comes first
     on: Part = "valid"
     study: Simulation | None = None
     card: str = ""  # the data of the study
@@ -56,8 +56,7 @@ class Task:
     @property
     def key(self) -> tuple[str, tuple[object, ...], tuple[object, ...], str]:
         """What the task is, whatever else has been measured since it was planned."""
-        row = self.searched
-        searched = (row.search_key, self.on) if row else ()
+        searched = (*_search_of(self.searched[0]), self.on) if self.searched else ()
         return self.dataset, tuple(fit.key for fit in self.fits), searched, self.study.table if self.study else ""
 
     @property
@@ -69,7 +68,7 @@ class Task:
     @property
     def rows(self) -> list[PaperRow]:
         """The rows that it serves; none for a study."""
-        return [row for fit in self.fits for row in fit.rows] + ([self.searched] if self.searched else [])
+        return [*(row for fit in self.fits for row in fit.rows), *self.searched]
 
     @property
     def row_labels(self) -> list[str]:
@@ -88,7 +87,7 @@ class Task:
     def n_cells(self) -> int:
         """Number of published cells that it serves."""
         of_study = len(self.study.published(self.dataset)) if self.study else 0
-        return sum(fit.n_cells for fit in self.fits) + (len(self.searched.published) if self.searched else 0) + of_study
+        return sum(len(row.published) for row in self.rows) + of_study
 
 
 def tasks(
@@ -112,12 +111,13 @@ def tasks(
     result: list[Task] = []
     groups: dict[tuple[object, ...], list[RequiredFit]] = {}
     for fit in required_fits(rows, evidence):
-        measured = is_measured(fit, evidence)
-        if measured and (runs_here is None or _is_here(fit, evidence, runs_here)):
+        known = measurement_of(fit, evidence)
+        if known and (runs_here is None or known.stamp in runs_here):
             continue
         share = fit.config.share_key
         identity = fit.key if share is None else share
-        groups.setdefault((measured, fit.card.name, fit.card_key, fit.part, fit.dtype, fit.seed, identity), []).append(fit)
+        key = known is not None, fit.card.name, fit.card_key, fit.part, fit.dtype, fit.seed, identity
+        groups.setdefault(key, []).append(fit)
     for (measured, *_), members in groups.items():
         first = members[0]
         spec = first.rows[0].table.spec
@@ -131,23 +131,26 @@ def tasks(
             begun = Begun.read(records_folder(environment).parent / CHECKPOINTS / unit.run_id)
             seconds = _seconds_left(unit, begun) if begun else _seconds_of(own, evidence) or (unit.cost if size else 0.0)
             waited = _waited([row for fit in own for row in fit.rows], evidence)
-            result.append(Task(stage, first.card.name, own, unit, None, waited=waited, seconds=seconds, begun=begun))
+            result.append(Task(stage, first.card.name, own, unit, waited=waited, seconds=seconds, begun=begun))
+    searches: dict[tuple[Stage, Part, tuple[object, ...]], list[PaperRow]] = {}
     for row in (row for row in rows if row.published):
         wanted: list[tuple[Stage, Part]] = [("search", "valid")] if row.needs_search else []
         wanted += [("search on test", "test")] if row.needs_search_on_test else []
         for stage, on in wanted:
             if not is_searched(row, on, evidence, search_seconds):
-                seconds = _search_seconds(row, size_of(row.card), metrics, cpus)
-                bounded = seconds if search_seconds is None else min(seconds, search_seconds)
-                waited = _waited([row], evidence)
-                result.append(Task(stage, row.dataset, searched=row, on=on, waited=waited, seconds=bounded))
+                searches.setdefault((stage, on, _search_of(row)), []).append(row)
+    for (stage, on, _), alike in searches.items():
+        alike.sort(key=lambda row: -row.table.spec.search.trials)
+        seconds = _search_seconds(alike[0], size_of(alike[0].card), metrics, cpus)
+        bounded = seconds if search_seconds is None else min(seconds, search_seconds)
+        waited = _waited(alike, evidence)
+        result.append(Task(stage, alike[0].dataset, searched=tuple(alike), on=on, waited=waited, seconds=bounded))
     for study, dataset in studies:
         card = card_key(dataset, environment)
         if study.stored(dataset, evidence, card) is None:
             result.append(Task("study", dataset, study=study, card=card, seconds=study.seconds(dataset)))
     return sorted(
-        _without_twins(result),
-        key=lambda task: (task.begun is None, TURN[task.stage], task.waited, task.seconds / max(task.n_cells, 1)),
+        result, key=lambda task: (task.begun is None, TURN[task.stage], task.waited, task.seconds / max(task.n_cells, 1))
     )
 
 
@@ -176,6 +179,11 @@ def _search_seconds(row: PaperRow, size: Size | None, metrics: dict[str, MetricS
     return unit.cost * len(settings)
 
 
+def _search_of(row: PaperRow) -> tuple[object, ...]:
+    """The search that rows of several tables can have in common."""
+    return row.search_key, row.table.spec.search.seed
+
+
 def is_searched(row: PaperRow, on: Part, evidence: Evidence, seconds: float | None) -> bool:
     """Whether the evidence has the search of a row, with all draws that the file asks for now, or with as much time."""
     found = row.search(evidence, on)
@@ -187,11 +195,6 @@ def is_searched(row: PaperRow, on: Part, evidence: Evidence, seconds: float | No
     return found.draws >= len(distinct_settings(row.arm.params, asked.trials, asked.seed, row.source))
 
 
-def is_measured(fit: RequiredFit, evidence: Evidence) -> bool:
-    """Whether the evidence has the fit, with every metric that its rows publish."""
-    return measurement_of(fit, evidence) is not None
-
-
 def measurement_of(fit: RequiredFit, evidence: Evidence) -> StoredFit | None:
     """Return what the evidence has of the fit, with every metric that its rows publish; None if it was not measured."""
     return next((each for each in _found(fit, evidence) if each.seed == fit.seed), None)
@@ -200,11 +203,6 @@ def measurement_of(fit: RequiredFit, evidence: Evidence) -> StoredFit | None:
 def _found(fit: RequiredFit, evidence: Evidence) -> list[StoredFit]:
     """The measured fits of the setting, of any seed."""
     return evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype, fit.metrics)
-
-
-def _is_here(fit: RequiredFit, evidence: Evidence, runs_here: Collection[str]) -> bool:
-    stored = measurement_of(fit, evidence)
-    return stored is not None and stored.stamp in runs_here
 
 
 def _stage(fits: Iterable[RequiredFit]) -> Stage:
@@ -221,29 +219,15 @@ def _waited(rows: Iterable[PaperRow], evidence: Evidence) -> str:
     return max(dates, default="")
 
 
-def _without_twins(found: list[Task]) -> list[Task]:
-    """Return the tasks with searches of equal spaces, which other tables have, once."""
-    seen: set[tuple[object, ...]] = set()
-    kept = []
-    for task in found:
-        if task.searched is not None:
-            key = task.searched.search_key, task.on
-            if key in seen:
-                continue
-            seen.add(key)
-        kept.append(task)
-    return kept
-
-
 def fresh(task: Task, evidence: Evidence, search_seconds: float | None = None) -> Task | None:
     """Return the task without fits that were measured since it was made; None if nothing is left."""
     if task.study is not None:
         return task if task.study.stored(task.dataset, evidence, task.card) is None else None
-    if task.searched is not None:
-        return None if is_searched(task.searched, task.on, evidence, search_seconds) else task
+    if task.searched:
+        return None if is_searched(task.searched[0], task.on, evidence, search_seconds) else task
     if task.stage == "again":
         return task
-    left = tuple(fit for fit in task.fits if not is_measured(fit, evidence))
+    left = tuple(fit for fit in task.fits if not measurement_of(fit, evidence))
     return replace(task, fits=left) if left else None
 
 
@@ -282,7 +266,7 @@ def in_time(batch: Sequence[Task], seconds: float, cpus: int, gpus: int = 1) -> 
     for task in sorted(batch, key=turn) if seconds < math.inf else batch:
         start = heapq.heappop(free)
         end = start + task.seconds / (cpus if task.searched else 1)  # whose fits run side by side
-        runs = task.searched is not None or end <= seconds or (task.begun is not None and start < seconds)
+        runs = bool(task.searched) or end <= seconds or (task.begun is not None and start < seconds)
         (running if runs else late).append(task)
         heapq.heappush(free, end if runs else start)
         last = max(last, end) if runs else last

@@ -17,7 +17,7 @@ from rankbench.sweeps.search.random_draws import distinct_settings
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
 
-Done = Callable[[Unit, list[RunRecord], bool], None]
+Done = Callable[[Unit, list[RunRecord], bool], None]  # that of `run_units`
 Run = Callable[[Sequence[Unit], Done], None]
 
 
@@ -88,7 +88,7 @@ def search(
         space=row.arm.params,
         metric=metric,
         draws=drawn,
-        chosen={name: values[best.id][name] for name in row.searched},
+        chosen={name: values[best.id][name] for name in row.arm.searched},
         value=round(best.metrics[metric].mean, 6),
         failed=sum(record.failed for record in tried.values()),
         beyond=len(tried) - drawn,

@@ -15,7 +15,8 @@ from rankbench.experiment.estimate import Size
 from rankbench.reproduce.evidence import Evidence, records_folder, stored_fit
 from rankbench.reproduce.ledger_records import StoredFit
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
-from rankbench.reproduce.schedule import is_measured, measurement_of
+from rankbench.reproduce.schedule import measurement_of
+from rankbench.reproduce.search import Done
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
@@ -25,7 +26,6 @@ OF_SECONDS = ("seconds", "fit_shared_by", "peak_memory_gb", "threads", "device",
 CPU = "cpu"
 QUIET = 0.25  # load per processor up to which a machine counts as idle
 
-Done = Callable[[Unit, list[RunRecord], bool], None]
 Run = Callable[[Unit, ExperimentSpec, Done], None]
 
 
@@ -50,7 +50,7 @@ def untimed(rows: Iterable[PaperRow], evidence: Evidence) -> list[RequiredFit]:
         found = evidence.find(fit.card.name, fit.card_key, fit.config, fit.part, fit.dtype)
         if any(each.idle for each in found):
             timed.add(kind)
-        elif (known := measurement_of(fit, evidence)) and known.device == CPU and is_measured(fit, evidence):
+        elif (known := measurement_of(fit, evidence)) and known.device == CPU:
             first.setdefault(kind, fit)
     return [fit for kind, fit in first.items() if kind not in timed]
 
@@ -58,7 +58,7 @@ def untimed(rows: Iterable[PaperRow], evidence: Evidence) -> list[RequiredFit]:
 def time_alone(
     fit: RequiredFit, evidence: Evidence, environment: Environment, metrics: MetricSet, cpus: int, run: Run
 ) -> RunRecord | None:
-    """Fit once more with all `cpus` processors and store the seconds with the fit that is known, whose metrics and tests stay
+    """Fit once more on all `cpus` processors and store the seconds with the fit that is known, whose metrics and tests stay
     those of its own run; None if the fit failed. `run(unit, spec, done)` runs the unit with the resources of `spec` and calls
     `done` with its records. It must not use records of other runs, which shared the machine.
     """
@@ -66,7 +66,7 @@ def time_alone(
     assert known, "only a measured fit is timed"
     spec = fit.rows[0].table.spec
     final = spec.final.model_copy(update={"fit_on": fit.part, "seeds": (fit.seed,)})
-    resources = spec.resources.model_copy(update={"cpus": cpus, "concurrent": 1})
+    resources = spec.resources.model_copy(update={"cpus": cpus, "concurrent": 1, "device": CPU, "gpus": 1.0})
     alone = spec.model_copy(update={"final": final, "dtype": fit.dtype, "resources": resources})
     size = Size.of(prepare(fit.card, environment))
     (unit,) = units(fit.card, size, [fit.config], alone, metrics, "final", cpus)

@@ -62,11 +62,6 @@ def training_of_record(record: RunRecord, row: PaperRow) -> Training | None:
     return _training(row, record.params, fits, record.dataset.counts, record.fit_on)
 
 
-def state_of(curves: Sequence[TrainingCurve], kept: int | None) -> State:
-    """The state of a fit with these curves: by that on the validation set, which comes first, or else by that on test."""
-    return curves[0].state(kept) if curves else "unknown"
-
-
 def _training(
     row: PaperRow,
     params: Mapping[str, Any],
@@ -79,7 +74,8 @@ def _training(
     if epochs is None or counted is None:
         return None
     protocol = row.table.spec.protocol.params | row.arm.protocol
-    states = {state_of(curves, kept) for kept, curves in fits}
+    # The curve on the validation set comes first, if there is one.
+    states = {curves[0].state(kept) if curves else "unknown" for kept, curves in fits}
     state = next(each for each in WORST_FIRST if each in states)
     per_epoch = _steps_of_an_epoch(params, counts, fit_on)
     allowed, wanted = params[counted], protocol.get(counted)

@@ -38,6 +38,7 @@ from rankbench.studies.spec import Findings, Progress, study
 
 METRICS = ("auc", "llpauc", "ndcg", "ndcg@K")
 LONGEST = 10_000_000  # ranks of a list, more than any catalogue has
+ITEMS = 1 << 24  # of all lists that are drawn at once
 RATIOS = ("opposed", "of unequal", "no gain")
 
 
@@ -97,6 +98,16 @@ def measured(ranks: np.ndarray, length: int, K: int, alpha: float, beta: float) 
     )
 
 
+def drawn(rng: np.random.Generator, lists: int, n: int, length: int, with_replacement: bool) -> np.ndarray:
+    """The sorted ranks (lists, n) of the positives of random lists."""
+    if with_replacement:
+        order = rng.integers(length, size=(lists, n))
+    else:  # a few lists at a time, each of which takes the memory of all its items
+        blocks = np.array_split(np.arange(lists), -(-lists * length // ITEMS))
+        order = np.concatenate([rng.random((len(each), length)).argpartition(n - 1, axis=1)[:, :n] for each in blocks])
+    return np.sort(order + 1, axis=1)
+
+
 def counted(one: Lists, other: Lists) -> tuple[int, dict[str, tuple[int, int]]]:
     """The number of pairs with unequal Precision, and for each metric the numbers of opposed pairs and those without gain."""
     difference = np.sign(one.hits - other.hits)
@@ -114,11 +125,7 @@ def simulate(sizes: np.ndarray, length: int, p: MetricInconsistency, seed: int) 
     numbers, times = np.unique(rng.choice(sizes, p.trials), return_counts=True)
     unequal, totals = 0, {name: np.zeros(2) for name in METRICS}
     for n, t in zip(numbers, times, strict=True):
-        if p.with_replacement:
-            order = rng.integers(length, size=(2 * t, n))
-        else:
-            order = rng.random((2 * t, length)).argpartition(n - 1, axis=1)[:, :n]
-        lists = np.sort(order + 1, axis=1)
+        lists = drawn(rng, 2 * t, n, length, p.with_replacement)
         one, other = (measured(half, length, p.K, p.alpha, p.beta) for half in (lists[:t], lists[t:]))
         n_unequal, counts = counted(one, other)
         unequal += n_unequal

@@ -45,9 +45,8 @@ TAUS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)  # the range of Zhang et al.
 ROUNDING = 1e-9
 SOFTMAX, TARGET = "RG² is above softmax", "RG² is above softmax, at its targets"
 
-Values = dict[
-    tuple[str, float | None], list[tuple[float, float]]
-]  # theorem and height or τ → of each list, gap and second value
+# Theorem and height or τ → of each list, gap and second value.
+Values = dict[tuple[str, float | None], list[tuple[float, float]]]
 
 
 @dataclass(frozen=True)

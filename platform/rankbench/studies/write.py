@@ -12,7 +12,7 @@ from rankbench.studies.spec import Findings, Study
 
 
 def write(folder: Path, study: Study, params: Any, seed: int, findings: Findings, environment: dict[str, Any]) -> list[Path]:
-    """Write the three files, dataset completely or not at all, and return their paths. result.json is written last, so if it
+    """Write the three files, each completely or not at all, and return their paths. result.json is written last, so if it
     exists, all do. Raises StorageError if `folder` is not writable.
     """
     table, plot, result = (folder / name for name in ("table.md", "plot.png", "result.json"))
