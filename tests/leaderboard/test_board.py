@@ -82,11 +82,11 @@ def test_which_processor_measured_which_dataset_is_said(tmp_path):
     assert "Entries on one dataset had different processors, so their budgets are not equal: c (1 on Intel, 1 on AMD)." in said
     page, *_ = write_summary(tmp_path / "standings.md", [shown], {})
     text = page.read_text(encoding="utf-8")
-    assert said.split(". ")[0] in text and "processors: AMD; Intel;" in text
+    assert said.split(". ")[0] in text and "processors: AMD and Intel;" in text
     assert re.search(r"\| a +\|.*\| Intel +\|", text) and re.search(r"\| c +\|.*\| Intel; AMD +\|", text)
     paths = {path.name: path.read_text(encoding="utf-8") for path in write_site(tmp_path / "site", [shown], store, {}, ANY)}
     assert "<dt>processor</dt><dd>Intel</dd>" in paths["dataset-a.html"]
-    assert "<dt>processors</dt><dd>AMD; Intel</dd>" in paths["dataset-c.html"] and ">AMD</td>" in paths["dataset-c.html"]
+    assert "<dt>processors</dt><dd>AMD and Intel</dd>" in paths["dataset-c.html"] and ">AMD</td>" in paths["dataset-c.html"]
     assert ">AMD</td>" not in paths["dataset-d.html"] and ">AMD</td>" in paths["method-ease.html"]
     assert "c,10s" in paths["entries.csv"] and {*re.findall("AMD|Intel", paths["entries.csv"])} == {"AMD", "Intel"}
     (alone,) = boards(BoardOptions(datasets=["a", "b"]), store, {})

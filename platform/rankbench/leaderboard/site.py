@@ -18,7 +18,7 @@ from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
 from rankbench.judge.compare import compare
 from rankbench.judge.over_datasets import rank_agreement
-from rankbench.judge.printing import interval
+from rankbench.judge.printing import in_words, interval
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.explorer import explorer
@@ -142,7 +142,7 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
 def _processors(entries: Sequence[Result]) -> list[tuple[str, str]]:
     """The fact which processors measured entries, as far as these say it."""
     cpus = sorted({each.cpu for each in entries if each.cpu})
-    return [("processor" if len(cpus) == 1 else "processors", "; ".join(cpus))] if cpus else []
+    return [("processor" if len(cpus) == 1 else "processors", in_words(cpus, "processors"))] if cpus else []
 
 
 def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
