@@ -1,5 +1,6 @@
 """Which entries of a store are ranked: methods, datasets and metrics that are left out, and what a board says about them."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +8,9 @@ import pytest
 
 from rankbench.leaderboard.board import Board, ranking_of
 from rankbench.leaderboard.collection import Collection
-from rankbench.leaderboard.options import Selection
-from rankbench.leaderboard.results import Leaderboard, Result
-from rankbench.leaderboard.site import write_site
+from rankbench.leaderboard.options import BoardOptions
+from rankbench.leaderboard.results import Leaderboard
+from rankbench.leaderboard.site import write_site, write_summary
 from rankbench.leaderboard.stored import boards
 
 from .entries import entry
@@ -43,15 +44,53 @@ def test_an_entry_without_the_metric_counts_as_not_run(tmp_path):
     store = Leaderboard(tmp_path / "store")
     for each in (*by_mrr, *kept):
         store.add(each)
-    (shown,) = boards(Selection(), [*store.all(Result)], store.folder, {})
+    (shown,) = boards(BoardOptions(), store, {})
     assert shown.metric == "ndcg@20" and shown.left_out == {"bpr": 1}
-    assert write_site(
-        tmp_path / "site",
-        [shown],
-        store,
-        {},
-        Collection.model_validate({"datasets": {"a": {"domain": "x", "split": "random", "source": "a"}}}),
-    )
+    paths = {path.name: path for path in write_site(tmp_path / "site", [shown], store, {}, ANY)}
+    page = paths["dataset-a.html"].read_text(encoding="utf-8")  # the values of users, which tests need, are not here
+    assert "No tests: they need two methods" in page and "compared with the best one" not in page
+
+
+def test_a_failure_says_nothing_of_a_method_and_what_is_late_is_the_last():
+    results = [entry(dataset, name, value) for dataset in "ab" for name, value in (("ease", 0.2), ("bpr", 0.1))]
+    lost = entry("b", "new", status="failed", reason="needs 30 GB of memory")
+    board = Board((*results, entry("a", "new", 0.9), lost), "10s", "ndcg@20")
+    assert board.ranking.methods == ("bpr", "ease") and board.left_out == {"new": 1}
+    assert any(line.endswith("counts as not measured; the next command tries again: new on b.") for line in board.caveats())
+    late = Board((*board.entries[:-1], replace(lost, status="over budget")), "10s", "ndcg@20")
+    assert {each.method: (each.mean_rank, each.no_result) for each in late.standings}["new"] == (2.0, 1)
+    assert not any("Failed" in line for line in late.conclusions())
+
+
+def test_equal_mean_ranks_share_a_place_and_none_of_them_is_called_the_best():
+    values = {"ease": (0.3, 0.3, 0.2, 0.2), "ials": (0.2, 0.2, 0.3, 0.3), "bpr": (0.1,) * 4, "copy": (0.1,) * 4}
+    results = [entry(dataset, name, each[i]) for i, dataset in enumerate("abcd") for name, each in values.items()]
+    board = Board(tuple(results), "10s", "ndcg@20")
+    assert [(each.method, each.place) for each in board.standings] == [("ease", 1), ("ials", 1), ("bpr", 3), ("copy", 3)]
+    assert "ease and ials share the best mean rank, 1.5." in board.conclusions()
+
+
+def test_which_processor_measured_which_dataset_is_said(tmp_path):
+    store = Leaderboard(tmp_path / "store")
+    for dataset, cpus in {"a": ("Intel", "Intel"), "b": ("Intel", "Intel"), "c": ("Intel", "AMD"), "d": ("AMD", "AMD")}.items():
+        for name, value, cpu in zip(("ease", "bpr"), (0.2, 0.1), cpus, strict=True):
+            store.add(entry(dataset, name, value, cpu=cpu))
+    (shown,) = boards(BoardOptions(), store, {})
+    said = " ".join(shown.caveats())
+    assert "AMD: d; AMD and Intel: c; Intel: the other 2." in said
+    assert shown.facts()["processors"]["c"] == {"Intel": 1, "AMD": 1}
+    assert "Entries on one dataset had different processors, so their budgets are not equal: c (1 on Intel, 1 on AMD)." in said
+    page, *_ = write_summary(tmp_path / "standings.md", [shown], {})
+    text = page.read_text(encoding="utf-8")
+    assert said.split(". ")[0] in text and "processors: AMD and Intel;" in text
+    assert re.search(r"\| a +\|.*\| Intel +\|", text) and re.search(r"\| c +\|.*\| Intel; AMD +\|", text)
+    paths = {path.name: path.read_text(encoding="utf-8") for path in write_site(tmp_path / "site", [shown], store, {}, ANY)}
+    assert "<dt>processor</dt><dd>Intel</dd>" in paths["dataset-a.html"]
+    assert "<dt>processors</dt><dd>AMD and Intel</dd>" in paths["dataset-c.html"] and ">AMD</td>" in paths["dataset-c.html"]
+    assert ">AMD</td>" not in paths["dataset-d.html"] and ">AMD</td>" in paths["method-ease.html"]
+    assert "c,10s" in paths["entries.csv"] and {*re.findall("AMD|Intel", paths["entries.csv"])} == {"AMD", "Intel"}
+    (alone,) = boards(BoardOptions(datasets=["a", "b"]), store, {})
+    assert not any("processor" in line for line in alone.conclusions())
 
 
 def test_only_entries_on_the_newest_data_are_shown(tmp_path):
@@ -59,7 +98,7 @@ def test_only_entries_on_the_newest_data_are_shown(tmp_path):
     for name, card, started in (("ease", "new", "2026-02"), ("bpr", "old", "2026-01"), ("sl", "old", "2025-12")):
         store.add(replace(entry("a", name, 0.2), card=card, fingerprint=card, started_at=started))
     store.add(replace(entry("a", "slow", status="over budget"), card="new"))
-    (shown,) = boards(Selection(), [*store.all(Result)], store.folder, {})
+    (shown,) = boards(BoardOptions(), store, {})
     assert {each.entrant for each in shown.entries} == {"ease", "slow"}
 
 
@@ -94,7 +133,7 @@ def test_what_was_fixed_beforehand_is_said_if_it_is_significant(tmp_path):
             store.add(replace(entry(name, method, value), traits={"users": 2.0**number, "items": float(number % 3)}))
     text = "fixed: 2026-11-28\npairs: [[bpr, sl], [sl, ease], [sl, other]]\ngroups: {x: [ease], y: [sl]}\ntraits: [[x, y]]\n"
     (tmp_path / "comparisons.yaml").write_text(text, encoding="utf-8")
-    (shown,) = boards(Selection(), [*store.all(Result)], tmp_path, {"movielens-100k": "ml", "movielens-1m": "ml"})
+    (shown,) = boards(BoardOptions(), store, {"movielens-100k": "ml", "movielens-1m": "ml"})
     said = " ".join(shown.conclusions())
     assert "3 methods on 10 datasets from 9 sources" in said
     better = "sl is better than bpr (p = 0.012) and sl is better than ease (p = 0.012)"
@@ -103,4 +142,4 @@ def test_what_was_fixed_beforehand_is_said_if_it_is_significant(tmp_path):
     rank = shown.spread["sl"].mean_rank
     assert f"sl has the best mean rank, {rank.mean:.1f} ({rank.low:.1f} – {rank.high:.1f})." in said
     (tmp_path / "comparisons.yaml").unlink()
-    assert "correction for all pairs" in " ".join(boards(Selection(), [*store.all(Result)], tmp_path, {})[0].conclusions())
+    assert "correction for all pairs" in " ".join(boards(BoardOptions(), store, {})[0].conclusions())

@@ -126,7 +126,7 @@ def test_all_races_reach_a_milestone_before_one_goes_on(home, monkeypatch, best,
     ]
     left = [replace(each, results=left[0].results) for each in left]
     names = tuple(dict.fromkeys(each.entrant.name for each in left))
-    todo = Plan(tuple(left), 0, {}, best, names, ("synthetic",))
+    todo = Plan(tuple(left), 0, {}, best, names, ("synthetic",), (left[0].results,))
     assert sum(each.seconds for each in todo.everything(RULES)) == (400 if best is None else 40 + 20 + 70)
     run(
         todo, RULES, Environment.from_env(), machine, on_anew=lambda each, why: anew.append((each.entrant.name, each.milestone))
@@ -193,6 +193,17 @@ def test_only_after_all_commands_are_done_with_a_milestone_is_it_known_who_goes_
             call()
     # popularity is the best, and its race is held by the other command, which takes it further.
     assert order == [("random", 10.0)]
+
+
+def test_a_method_that_failed_does_not_go_on_for_want_of_others(tmp_path):
+    store = Leaderboard(tmp_path)
+    names = "popularity", "random"
+    entries = [replace(entry(tmp_path, name, seconds), results=store) for seconds in (10.0, 30.0) for name in names]
+    todo = Plan(tuple(entries), 0, {}, 2, names, ("synthetic",), (store,))
+    assert len(todo.until(30.0, RULES)) == 2  # nobody knows yet which these will be
+    store.add(replace(entries[0].without_result(RULES), **measured_line(0.2)))
+    store.add(entries[1].without_result(RULES, "failed"))
+    assert [each.entrant.name for each in todo.until(30.0, RULES)] == ["popularity"]
 
 
 def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(home, monkeypatch):

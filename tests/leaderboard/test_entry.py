@@ -110,6 +110,21 @@ def test_a_race_of_other_code_begins_anew(environment, clock, monkeypatch):
     monkeypatch.setattr("rankbench.leaderboard.saved.code_fingerprint", lambda: "changed")
     assert each.saved.why_anew(2.0) == "the earlier one was run by another version of the code"
     assert each.saved.read(2.0) is None and each.saved.clock() == 0
+    monkeypatch.undo()
+    monkeypatch.setattr("rankbench.leaderboard.saved.processor", lambda: "another")
+    assert each.saved.why_anew(2.0).startswith("the earlier one was run by another processor (")
+    assert each.saved.read(2.0) is None and each.saved.clock() == 0
+
+
+def test_methods_are_compared_by_the_same_users_of_the_validation_set(environment, clock, monkeypatch):
+    """Those of whom a slow method looks at a part while it is fitted."""
+    monkeypatch.setattr(entry, "valid_users", lambda config: 50)
+    each = attempt(environment, known("ials"), 1.0)
+    record = each.test().record
+    fit = Job(each.job.card, (configure(record.method, record.params),), "train", "valid", RULES.metrics)
+    (again,) = run(fit, environment)
+    assert record.searched.valid == pytest.approx(again.record.metrics["ndcg@10"].mean, rel=1e-9)
+    assert abs(record.curve[-1]["valid"] - record.searched.valid) > 1e-4
 
 
 def test_an_iteration_across_a_milestone_counts_for_the_next_one(environment, clock):

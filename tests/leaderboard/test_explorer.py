@@ -50,6 +50,7 @@ def page():
                 dataset, method, value * (0.9 if seconds == 10 else 1.0), allowed=f"{seconds}s", budget=float(seconds),
                 default={"ndcg@20": value / 2}, seconds={"all": seconds - 1.0},
                 ended="settled" if method == "ease" else "still gaining", traits={"interactions": 3e5, "density": 0.02},
+                cpu={"b": "Arm", "e": "AMD"}.get(dataset, "Intel"),
             )
             for dataset, row in zip(SPLITS, TUNED, strict=True)
             for method, value in zip(METHODS, row, strict=True)
@@ -57,10 +58,10 @@ def page():
         ]
         for seconds in (10, 30)
     }  # fmt: skip
-    late = entry("e", "sl", allowed="30s", budget=30.0, status="over budget")
-    boards["30s"].append(late)
+    boards["30s"].append(entry("e", "sl", allowed="30s", budget=30.0, status="over budget"))
+    boards["10s"].append(entry("e", "sl", status="failed"))
     families = {"ease": ["linear"], "ials": ["als"], "bpr": ["gradient"], "sl": ["gradient </script>"]}
-    block = explorer(boards, "30s", families, collection)
+    block = explorer(boards, "30s", families, collection, "ndcg@20")
     return Page("Leaderboard", (), (Section("Standings", (block,)),))
 
 
@@ -113,14 +114,27 @@ def test_switches_select_and_the_address_keeps_them(browser, page, tmp_path):
     assert [row[0] for row in rows(browser)] == sorted(order)
 
 
-def test_a_method_that_was_not_run_everywhere_is_left_out(browser, page, tmp_path):
+def test_a_reader_sees_and_chooses_the_processor(browser, page, tmp_path):
+    (tmp_path / "board.html").write_text(html(page))
+    browser.open(tmp_path / "board.html")
+    about = "document.querySelector('.about').textContent"
+    assert "Seconds are those of different processors: AMD; Arm; Intel." in browser.js(about)
+    browser.js(
+        "(s => { s.value = 'Arm'; s.dispatchEvent(new Event('change')); })(document.querySelector('select[name=processor]'))"
+    )
+    assert "on 1 dataset of 1 source." in browser.js(about) and "processors" not in browser.js(about)
+    # Equal values share a place.
+    assert [row[:2] for row in rows(browser)] == [["bpr", "1"], ["sl", "1"], ["ials", "3"], ["ease", "4"]]
+
+
+def test_a_method_that_failed_is_left_out(browser, page, tmp_path):
     (tmp_path / "board.html").write_text(html(page))
     browser.open(tmp_path / "board.html")
     browser.js(
         "(s => { s.value = '10s'; s.dispatchEvent(new Event('change')); })(document.querySelector('select[name=budget]'))"
     )
     assert {row[0] for row in rows(browser)} == {"ease", "ials", "bpr"}
-    assert "left out: 1" in browser.js("document.querySelector('.about').textContent")
+    assert "left out: sl." in browser.js("document.querySelector('.about').textContent")
 
 
 def test_a_page_in_a_repository_leaves_it_out(page):

@@ -6,8 +6,7 @@ from dataclasses import replace
 import rankbench.api as rb
 from rankbench.cli import _main
 from rankbench.core.environment import Environment
-from rankbench.leaderboard.foreign import Foreign
-from rankbench.leaderboard.results import Leaderboard
+from rankbench.leaderboard.results import Foreign, Leaderboard
 
 from .entries import entry
 

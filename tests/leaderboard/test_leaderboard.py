@@ -1,5 +1,6 @@
 """The command on a real local cluster: methods that are late, fail or die, what is run again, and what is not."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -10,8 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
+import rankbench.api as rb
 from rankbench.cli import _main
 from rankbench.core.environment import Environment
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.judge.compare import compare
@@ -304,6 +307,7 @@ def test_a_damaged_store_is_one_line_and_the_rest_is_shown_on_request(board, sto
     [
         ((), "no results; `rankbench leaderboard --budget 30s` measures some"),
         (("--budget", "7s"), "no results with a budget of 7s"),
+        (("--budget", "60s", "--methods", "bpr"), "no results of these methods on these datasets with a budget of 60s"),
         (("--methods", "slope"), "--methods: unknown name 'slope'"),
         (("--metric", "map@20"), "--metric: map@20 was not measured"),
         (("--rope", "1.5"), "--rope: 1.5 is not between 0 and 1"),
@@ -332,6 +336,14 @@ def test_a_board_that_cannot_be_shown_says_why(board, tmp_path, words, told, req
 def test_a_wrong_word_is_one_line(board, words, told):
     output = board(*words, code=2)
     assert output.startswith(f"error: {told}") and output.count("\n") == 1
+
+
+def test_a_call_in_python_that_measured_nothing_shows_no_other_methods(home, monkeypatch):
+    """As when other commands run all of its entries."""
+    monkeypatch.setattr(importlib.import_module("rankbench.api.leaderboard"), "compete", lambda *given: None)
+    Leaderboard(home / "store").add(entry("synthetic", "bpr", 0.4))
+    with pytest.raises(ConfigError, match="store: no results"):
+        rb.leaderboard("popularity", "synthetic", budget="10s", store=home / "store")
 
 
 def test_the_table_has_the_methods_in_their_order(board, stored):

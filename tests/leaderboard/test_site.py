@@ -36,7 +36,7 @@ def filled(folder):
                 quality = 0.05 if (entrant, dataset) == ("sl", "wiki") else quality
                 values = quality * noise + 0.01 * len(entrant) * (quality != 0.3)
                 result = entry(
-                    dataset, entrant, allowed=allowed, budget=seconds, status="failed" if lost else "finished",
+                    dataset, entrant, allowed=allowed, budget=seconds, status="over budget" if lost else "finished",
                     reason="</td><script>alert(1)</script>" if lost else "",
                     method="bpr" if entrant == "copy" else entrant, params={"tau": 0.1, "surrogate": "tanh"},
                     metrics={} if lost else {"ndcg@20": (float(values.mean()), 0.1, 0.2), "recall@20": (0.4, None, None)},
@@ -90,7 +90,10 @@ def test_equal_methods_are_not_told_apart_on_a_dataset(site):
     verdicts = {name: row for row in rows for name in QUALITY if f">{name}<" in row and "0.1000" in row}
     assert list(verdicts) == ["sl", "bpr", "copy", "random"]
     assert ["worse" in verdicts[name] for name in QUALITY] == [False, True, True, True]
-    assert "failed" in site["dataset-ml.html"].read_text()
+    assert "over budget" in site["dataset-ml.html"].read_text()
+    # bpr and its copy are both second, or first on wiki.
+    places = {name: {*re.findall(r"(\d) of [34]", site[f"method-{name}.html"].read_text())} for name in ("bpr", "copy")}
+    assert places == {"bpr": {"1", "2"}, "copy": {"1", "2"}}
 
 
 def test_verdicts_travel_with_the_store_and_those_of_other_entries_do_not_count(tmp_path):
@@ -122,6 +125,8 @@ def test_a_command_gives_the_parameters_back():
         assert words[:6] == ["rankbench", "run", "ml", method, "--fit-on", "train"]
         read = {name: scalar(value) for name, _, value in (word.partition("=") for word in words[6:])}
         assert configure(method, read) == configure(method, values)
+    last = shlex.split(command(entry("ml", "sl", method="sl", params={"text": "1e5"})))[-1]
+    assert scalar(last.partition("=")[2]) == "1e5"  # and not a number
 
 
 def test_curves_are_shares_of_the_best_that_any_method_found_and_a_dataset_shows_its_methods(site):

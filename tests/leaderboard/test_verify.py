@@ -67,6 +67,9 @@ def test_all_digits_come_back_and_a_value_that_was_changed_is_found(store, verif
     assert found["counts"] == {"differs": 1, "equal": 1}
     (differs,) = [each for each in found["entries"] if each["verdict"] == "differs"]
     assert differs["difference"] == 0 and differs["largest_difference"] == pytest.approx(1e-6 / mean, rel=1e-3)
+    (ease,) = [each for each in store.lines(Result, "synthetic") if each.entrant == "ease"]
+    store.add(replace(ease, metrics=ease.metrics | {"map@20": (0.9, None, None)}))  # which the leaderboard does not measure
+    assert verify("synthetic/ease", code=1)["entries"][0]["n_metrics"] == len(ease.metrics) + 1
     # Of another machine, only the metric that chose has to be close, and it may not be far either.
     value, low, high = entry.metrics["ndcg@20"]
     for share, verdict in ((0.004, "close"), (0.006, "differs")):
@@ -75,7 +78,7 @@ def test_all_digits_come_back_and_a_value_that_was_changed_is_found(store, verif
         assert verified.verdict == verdict and verified.elsewhere[0].startswith("processor another, here ")
 
 
-def test_wrong_names_and_other_data(store, verify):
+def test_wrong_names_and_other_data(store, verify, monkeypatch):
     assert "name entries as DATASET/METHOD, or draw some with --draw 20" in verify(code=2)
     assert "synthetic: write DATASET/METHOD" in verify("synthetic", code=2)
     assert "synthetic/bpr: " in verify("synthetic/bpr", code=2)
@@ -83,6 +86,9 @@ def test_wrong_names_and_other_data(store, verify):
     (entry,) = [each for each in store.lines(Result, "synthetic") if each.entrant == "ease"]
     store.add(replace(entry, card="0" * 64, started_at="2020"))  # of the data before
     assert [each["verdict"] for each in verify("synthetic/ease")["entries"]] == ["equal"]
+    monkeypatch.setattr("rankbench.leaderboard.verify.run", lambda job, *_: pytest.fail(f"{job.title} was fitted"))
+    store.add(replace(entry, dataset="movielens-100k", card="0" * 64))
+    assert "the card of movielens-100k is another one" in verify("synthetic/ials", "movielens-100k/ease", code=2)
     store.add(replace(entry, card="0" * 64, started_at="2999"))
     store.add(replace(entry, status="failed", metrics={}, reason="no memory", card="1" * 64))
-    assert "synthetic/ease/1s: the card of synthetic is another one" in verify("synthetic/ease", code=1 + 1)
+    assert "synthetic/ease/1s: the card of synthetic is another one" in verify("synthetic/ease", code=2)

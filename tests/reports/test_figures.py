@@ -209,6 +209,12 @@ def test_every_method_and_every_text_stands_out_from_the_ground(theme):
     assert {pair: ratio for pair, ratio in found.items() if ratio < 4.5} == {}
 
 
+def test_a_missing_value_of_a_table_of_colours_is_readable_on_a_dark_page():
+    """It has no ground of its own."""
+    text = svg(Panel("", rows=["ease"], columns=["a"], shares=[[np.nan]]), 0)
+    assert "currentColor" in re.search(r"<[^<]*>–", text)[0]
+
+
 def test_a_method_has_its_style_by_its_place_and_no_two_of_many_are_equal():
     arms = [f"arm {place}" for place in range(60)]
     found = styles([*arms, "arm 3"])

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rankbench.judge.compare import compare
-from rankbench.reports.report import sweep_table, write_report
+from rankbench.reports.markdown import markdown
+from rankbench.reports.report import report_page, sweep_table, write_report
 from rankbench.reports.rows import Cell, ReportRow
 from rankbench.reports.tables import Table, columns, render
 from rankbench.tracking.record import Measured
@@ -132,6 +133,16 @@ def test_only_means_that_cannot_be_told_from_the_best_are_marked_and_the_mark_is
     assert list(lines_of(table)) == ["A", "B", "C"]  # a program looks names up
     written = {path.name: path.read_text() for path in write_report(tmp_path, several) if path.suffix != ".png"}
     assert all(f"† {EXPLAINED}" in written[name] for name in ("report.md", "report.html"))
+
+
+def test_the_report_names_every_machine_that_measured_a_row(make_run, make_sweep):
+    runs = [make_run("final", arm, 0.3) for arm in ("A", "B", "C")]
+    runs[2] = replace(runs[2], environment=runs[2].environment | {"machine": {"cpu": "AMD", "cores": 4, "memory_bytes": 2e9}})
+    stored = make_sweep(runs, {arm: {} for arm in "ABC"})
+    text = markdown(report_page(stored, sweep_table(stored)))
+    assert "- machine: c, 2 cores, 1 GB; 0 threads per fit; float32; openblas (2 of 3 final runs)" in text
+    assert "- machine: AMD, 4 cores, 2 GB; 0 threads per fit; float32; openblas (1 of 3 final runs)" in text
+    assert "- revision: `abc`; Python 3, numpy 2\n" in text  # of all of them
 
 
 def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, several, tmp_path):

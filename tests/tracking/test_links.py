@@ -5,10 +5,9 @@ import dataclasses
 import pyarrow as pa
 import pytest
 
-from rankbench.tracking.links import run_links, web_address
+from rankbench.tracking.links import remember, run_links, web_address
 from rankbench.tracking.mlflow_runs import MlflowRuns
 from rankbench.tracking.record import write_record
-from rankbench.tracking.served import remember
 from rankbench.tracking.spool import RunMessage, SweepStart
 from rankbench.tracking.store import connect
 

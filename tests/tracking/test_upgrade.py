@@ -12,8 +12,7 @@ from sqlalchemy import create_engine
 
 from rankbench.core.errors import StorageError
 from rankbench.tracking.mlflow_internals import newest_schema
-from rankbench.tracking.store import make_tables, schema
-from rankbench.tracking.upgrade import upgrade
+from rankbench.tracking.store import make_tables, schema, upgrade
 
 OLDER = "0584bdc529eb"  # that of MLflow 2.11 to 2.13
 

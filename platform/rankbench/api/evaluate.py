@@ -29,8 +29,7 @@ from rankbench.experiment.fit import Progress
 from rankbench.experiment.measure_lists import measure_lists
 from rankbench.experiment.options import ListOptions
 from rankbench.experiment.outcome import Outcome
-from rankbench.leaderboard.foreign import Foreign
-from rankbench.leaderboard.results import Leaderboard
+from rankbench.leaderboard.results import Foreign, Leaderboard
 from rankbench.schema.shared_sweeps import claimed_run
 from rankbench.sweeps.views.phases import err, phase_progress
 from rankbench.tracking.address import tracking_uri

@@ -12,7 +12,6 @@ from rankbench.core.public import public
 from rankbench.leaderboard.agenda import agenda, compete
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import sources
-from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.options import LeaderboardOptions
 from rankbench.leaderboard.stored import boards
 
@@ -41,14 +40,10 @@ def leaderboard(options: LeaderboardOptions, *, environment: Environment | None 
     )
     todo = agenda(options, environment)
     compete(todo, environment, options.address)
-    stores = todo.stores
-    lines, foreign = stores.all(), [*stores.public.all(Foreign)]
-    # Datasets that are not available, and methods that another call runs, have no lines.
-    datasets = {each.dataset for each in lines} & {*todo.plan.datasets}
-    methods = {each.entrant for each in lines} & {*todo.plan.entrants}
-    options = replace(options, datasets=sorted(datasets), methods=sorted(methods))
-    of = sources(environment)
-    return boards(options, lines, stores.public.folder, of, options.budget, options.metric, options.threads, foreign)[0]
+    stores, plan = todo.stores, todo.plan
+    lines = [each for each in stores.all() if each.dataset in plan.datasets and each.entrant in plan.entrants]
+    everything = replace(options, methods=(), datasets=())  # of these lines
+    return boards(everything, stores.public, sources(environment), options.budget, options.metric, lines)[0]
 
 
 def _words(given: str | Sequence[str]) -> list[str]:

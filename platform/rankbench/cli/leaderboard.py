@@ -205,18 +205,13 @@ class _View:
 def _show_board(found: Board, rope: float | None) -> None:
     from rankbench.judge.ranking import against_first
 
-    probable = against_first(found.ranking, rope) if rope else {}
-    body = [
-        [
-            str(each.place), each.method, f"{each.mean_rank:.2f}", f"{each.wins:+d}",
-            *(f"{100 * share:.0f} %" for share in each.shares[:2]), str(each.no_result),
-            *([parts((p.worse, p.equal, p.better)) if (p := probable.get(each.method)) else ""] if rope else []),
-        ]
-        for each in found.standings
-    ]  # fmt: skip
-    header = ["place", "method", "mean rank", "wins − losses", "best", "within 5 %", "no result"]
-    header += ["worse / equal / better than the first"] if rope else []
-    print_table(header, body, drop=("wins − losses",))
+    header, body = found.columns
+    if rope:
+        probable = against_first(found.ranking, rope)
+        header.append("worse / equal / better than the first")
+        for row in body:
+            row.append(parts((p.worse, p.equal, p.better)) if (p := probable.get(row[0])) else "")
+    print_table(header, body, drop=("within 10 %", "wins − losses"))
     for line in found.conclusions():
         out.print(line)
 

@@ -21,8 +21,7 @@ from rankbench.judge.over_datasets import LEAST, Paired, Spread, TraitTest, pair
 from rankbench.judge.printing import counted, in_words, interval, p_text, percent
 from rankbench.judge.ranking import MethodRanking, against_first, agreement
 from rankbench.leaderboard.collection import own_source
-from rankbench.leaderboard.foreign import Foreign
-from rankbench.leaderboard.results import Result, seconds_of
+from rankbench.leaderboard.results import Foreign, Result, seconds_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,8 +33,8 @@ RIVAL = 0.05  # share of the resamples in which a method is first, from which on
 
 
 class Standing(NamedTuple):
-    """A method of a ranking. `wins`: minus losses. `shares`: of the datasets on which it has the best value, 95 % and 90 % of
-    it. `no_result`: number of datasets.
+    """A method of a ranking; methods with one mean rank share a place. `wins`: minus losses. `shares`: of the datasets on which
+    it has the best value, 95 % and 90 % of it. `no_result`: number of datasets on which it had none within the budget.
     """
 
     place: int
@@ -68,10 +67,7 @@ class Board:
 
     @cached_property
     def ranking(self) -> MethodRanking:
-        return self._ranking_of(self.entries, self.metric)
-
-    def _ranking_of(self, entries: Iterable[Result], metric: str) -> MethodRanking:
-        return ranking_of(entries, metric, self.sources)
+        return ranking_of(self.entries, self.metric, self.sources)
 
     @cached_property
     def spread(self) -> dict[str, Spread]:
@@ -97,16 +93,20 @@ class Board:
         """The methods, best first."""
         board = self.ranking
         wins, shares = board.copeland(), board.profiles([1.0, 1 / 0.95, 1 / 0.9])
+        ranks, none = board.mean_ranks, np.isnan(board.values).sum(axis=0)
+        places = 1 + (ranks[:, None] > ranks).sum(axis=1)
         return [
-            Standing(
-                place,
-                method := board.methods[i],
-                float(board.mean_ranks[i]),
-                int(wins[i]),
-                tuple(shares[i].tolist()),
-                self.without_result(method),
-            )
-            for place, i in enumerate(board.order, start=1)
+            Standing(int(places[i]), board.methods[i], float(ranks[i]), int(wins[i]), tuple(shares[i].tolist()), int(none[i]))
+            for i in board.order
+        ]
+
+    @property
+    def columns(self) -> tuple[list[str], list[list[str]]]:
+        """The standings as header and cells of a table."""
+        header = ["method", "place", "mean rank", "wins − losses", "best", "within 5 %", "within 10 %", "no result"]
+        return header, [
+            [name, str(place), f"{rank:.2f}", f"{wins:+d}", *map(percent, shares), str(no_result)]
+            for place, name, rank, wins, shares, no_result in self.standings
         ]
 
     @property
@@ -124,54 +124,59 @@ class Board:
         """Kendall's τ of the order by `metric` with that by other metrics."""
         measured = {name for each in self.entries for name in each.metrics}
         others = [name for name in OTHERS if name in measured and name != self.metric]
-        return agreement(self.ranking, {name: self._ranking_of(self.entries, name) for name in others})
+        return agreement(self.ranking, {name: ranking_of(self.entries, name, self.sources) for name in others})
 
     @cached_property
     def traits(self) -> dict[str, dict[str, float]]:
         """The traits of each dataset."""
         return {each.dataset: each.traits for each in self.entries if each.traits}
 
+    @cached_property
+    def by_dataset(self) -> dict[str, list[Result]]:
+        """The entries of each dataset, those that were measured by the metric best first, and then the others."""
+        found: dict[str, list[Result]] = {}
+        for each in sorted(self.entries, key=lambda each: (each.dataset, -self._value(each), each.entrant)):
+            found.setdefault(each.dataset, []).append(each)
+        return found
+
+    def ranked(self, dataset: str) -> list[Result]:
+        """The entries of a dataset that were measured by the metric, best first."""
+        return [each for each in self.by_dataset[dataset] if self._value(each) > -math.inf]
+
+    def _value(self, entry: Result) -> float:
+        value = value_of(entry, self.metric)
+        return -math.inf if value is None or math.isnan(value) else value
+
+    @cached_property
+    def processors(self) -> dict[str, Counter[str]]:
+        """The kinds of processors that measured each dataset, with their numbers of entries, as far as these say it."""
+        return {name: Counter(each.cpu for each in entries if each.cpu) for name, entries in self.by_dataset.items()}
+
     @property
     def datasets_apart(self) -> dict[str, int]:
         """Datasets that are not part of the ranking, with the number of methods that were measured on them."""
-        apart = {each.dataset: 0 for each in self.entries if each.dataset not in self.ranking.datasets}
-        for each in self.entries:
-            if each.dataset in apart and each.finished:
-                apart[each.dataset] += 1
-        return apart
+        others = (item for item in self.by_dataset.items() if item[0] not in self.ranking.datasets)
+        return {name: sum(each.finished for each in entries) for name, entries in others}
 
     @property
     def left_out(self) -> dict[str, int]:
         """Methods that were not measured on every dataset of the ranking, with the number of those on which they were."""
-        datasets = {name: 0 for each in self.entries if (name := each.entrant) not in self.ranking.methods}
-        for each in self.entries:
-            known = each.status != "not applicable" and (not each.finished or self.metric in each.metrics)
-            if known and each.entrant in datasets and each.dataset in self.ranking.datasets:
-                datasets[each.entrant] += 1
-        return datasets
-
-    def without_result(self, method: str) -> int:
-        """Number of datasets on which a method had no result within the budget."""
-        return sum(
-            each.entrant == method and not each.finished for each in self.entries if each.dataset in self.ranking.datasets
-        )
-
-    def about_datasets_apart(self) -> str:
-        """A sentence that names them, empty if there are none."""
-        shown = ", ".join(f"{name} ({number})" for name, number in self.datasets_apart.items())
-        why = "Not part of the ranking, because most methods were not measured there (number measured)"
-        return f"{why}: {shown}." if shown else ""
+        board = self.ranking
+        of_ranking = [each for each in self.entries if each.dataset in board.datasets]
+        measured = Counter(each.entrant for each in of_ranking if value_of(each, self.metric) is not None)
+        return {name: measured[name] for each in self.entries if (name := each.entrant) not in board.methods}
 
     def conclusions(self) -> list[str]:
-        """What the tests say, in sentences."""
-        return [
-            *self._of_tests(),
-            *self._of_pairs(),
-            *self._of_traits(),
-            *self._of_other_metrics(),
-            *self._of_entries(),
-            *self.notes,
-        ]
+        """What the tests say, and what a reader has to know beside them, in sentences."""
+        return [*self.findings(), *self.caveats()]
+
+    def findings(self) -> list[str]:
+        """What the tests and the values say."""
+        return [*self._of_tests(), *self._of_pairs(), *self._of_traits(), *self._of_other_metrics(), *self._of_entries()]
+
+    def caveats(self) -> list[str]:
+        """What is not part of the ranking, and what of it cannot be compared."""
+        return [*self._of_what_is_left_out(), *self._of_processors(), *self.notes]
 
     def _of_tests(self) -> Iterator[str]:
         board = self.ranking
@@ -183,8 +188,11 @@ class Board:
         if p is not None and of_sources > 2:
             verdict = "differ" if p < LEVEL else "do not differ significantly"
             yield f"Friedman test: p {p_text(p, '= ')}, the mean ranks {verdict}."
-            name = self.standings[0].method
+            name, *equal = [each.method for each in self.standings if each.place == 1]
             rank, share, first, leads = self.spread[name]
+            if equal:
+                yield f"{in_words([name, *equal], 'methods')} share the best mean rank, {rank.mean:.1f}."
+                return
             yield f"{name} has the best mean rank, {rank.mean:.1f} ({interval(rank.low, rank.high, '.1f')})."
             yield (
                 f"It reaches {_percent(share)} of the best value on the mean dataset, and is the best on {_percent(first)} of "
@@ -236,16 +244,6 @@ class Board:
             yield f"Agreement (τ) with the order by other metrics: {shown}."
 
     def _of_entries(self) -> Iterator[str]:
-        n = len(self.ranking.datasets)
-        if shown := ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items()):
-            yield f"Left out, because they were not measured on every dataset: {shown}."
-        if apart := self.about_datasets_apart():
-            yield apart
-        cold = {each.dataset: each.users["without_history"] for each in self.entries if "without_history" in each.users}
-        if shown := ", ".join(f"{number:,} on {name}" for name, number in sorted(cold.items())):
-            yield f"Users without a history, who are measured as `cold_users` in the card says: {shown}."
-        if len(cpus := {each.cpu for each in self.entries if each.cpu}) > 1:
-            yield f"Measured on different machines, so budgets are not equal: {'; '.join(sorted(cpus))}."
         if races := Counter(each.ended for each in self.entries if each.ended):
             shown = ", ".join(f"{races[name]} {name}" for name in ("settled", "exhausted", "still gaining") if races[name])
             yield f"Would more time help? {shown[0].upper()}{shown[1:]}."
@@ -255,6 +253,36 @@ class Board:
             if value := foreign.metrics.get(self.metric):
                 where = f"{foreign.name} on {foreign.dataset}, fitted on {foreign.fit_on}"
                 yield f"Not ranked, because they have no budget: {where}, {self.metric} {value[0]:.4f}."
+
+    def _of_what_is_left_out(self) -> Iterator[str]:
+        n = len(self.ranking.datasets)
+        if shown := ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items()):
+            yield f"Left out, because they were not measured on every dataset: {shown}."
+        if failed := [f"{each.entrant} on {each.dataset}" for each in self.entries if each.status == "failed"]:
+            shown = in_words(failed, "entries")
+            yield f"Failed, which says nothing of a method and counts as not measured; the next command tries again: {shown}."
+        if shown := ", ".join(f"{name} ({number})" for name, number in self.datasets_apart.items()):
+            why = "Not part of the ranking, because most methods were not measured there (number measured)"
+            yield f"{why}: {shown}."
+        cold = {each.dataset: each.users["without_history"] for each in self.entries if "without_history" in each.users}
+        if shown := ", ".join(f"{number:,} on {name}" for name, number in sorted(cold.items())):
+            yield f"Users without a history, who are measured as `cold_users` in the card says: {shown}."
+
+    def _of_processors(self) -> Iterator[str]:
+        """Which processor measured which dataset, if it was not the same one everywhere."""
+        datasets: dict[str, list[str]] = {}
+        for name, cpus in self.processors.items():
+            datasets.setdefault(" and ".join(sorted(cpus)), []).append(name)
+        most, *others = sorted(filter(None, datasets), key=lambda cpu: (-len(datasets[cpu]), cpu)) or [""]
+        if others:
+            shown = "; ".join(f"{cpu}: {', '.join(datasets[cpu])}" for cpu in others)
+            yield (
+                "Not all datasets were measured with one kind of processor, so a second of one is not that of another; methods "
+                f"are compared on each dataset alone. {shown}; {most}: the other {len(datasets[most])}."
+            )
+        several = {name: cpus.most_common() for name, cpus in self.processors.items() if len(cpus) > 1}
+        if shown := "; ".join(f"{name} ({', '.join(f'{n} on {cpu}' for cpu, n in each)})" for name, each in several.items()):
+            yield f"Entries on one dataset had different processors, so their budgets are not equal: {shown}."
 
     def facts(self, rope: float | None = None) -> dict[str, Any]:
         """All of this as JSON values. With `rope`, each method is compared with the first one by `against_first`."""
@@ -287,6 +315,7 @@ class Board:
             },
             "metrics_tau": self.by_other_metrics,
             "traits": self.traits,
+            "processors": self.processors,
             "left_out": self.left_out,
             "datasets_apart": self.datasets_apart,
             "notes": list(self.notes),
@@ -341,18 +370,27 @@ def current(entries: Sequence[Result]) -> list[Result]:
     return [each for each in entries if last.get((each.dataset, each.entrant)) is each]
 
 
+def value_of(entry: Result, metric: str) -> float | None:
+    """Return the value with which an entry is ranked: NaN, which is worse than any other, without a result within the budget.
+    None if it counts as not measured: without this metric, where the method cannot be measured, and after a failure, which
+    says nothing of the method.
+    """
+    if entry.finished:
+        return entry.metrics[metric][0] if metric in entry.metrics else None
+    return math.nan if entry.status == "over budget" else None
+
+
 def ranking_of(results: Iterable[Result], metric: str, sources: Mapping[str, str] | None = None) -> MethodRanking:
     """The standings of entries with one budget. `sources`: those of datasets that are near-duplicates of others.
 
-    The table has no gaps. A dataset is left out if fewer than half as many methods were run on it as on another one, because
-    most cannot be measured there, or if none has a result. Of the methods, those are left out that were not run on all datasets
-    that remain. An entry that was measured without this metric counts as not run.
+    The table has no gaps. A dataset is left out if fewer than half as many methods were measured on it as on another one, or if
+    none has a result. Of the methods, those are left out that were not measured on all datasets that remain; `value_of` says
+    which were.
     """
     table: dict[str, dict[str, float]] = {}
     for each in results:
-        unknown = each.finished and metric not in each.metrics
-        if each.status != "not applicable" and not unknown:
-            table.setdefault(each.dataset, {})[each.entrant] = each.metrics[metric][0] if each.finished else math.nan
+        if (value := value_of(each, metric)) is not None:
+            table.setdefault(each.dataset, {})[each.entrant] = value
     most = max(map(len, table.values()), default=0)
     table = {
         name: row for name, row in sorted(table.items()) if 2 * len(row) >= most and not all(map(math.isnan, row.values()))

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -78,6 +77,10 @@ class Entry:
         reached = any(each.continues(wanted) and each.finished and each.budget < self.milestone for each in lines)
         return SavedRace.of(environment, unit.job.race).why_anew(self.milestone) if reached else ""
 
+    def race(self, rules: Rules) -> str:
+        """The name of its race among those of the store, for claims."""
+        return str(self.without_result(rules).race)
+
     def done(self, rules: Rules) -> bool:
         return self.results.find(self.without_result(rules)) is not None
 
@@ -139,15 +142,17 @@ class Plan:
         return [*dict.fromkeys(each.milestone for each in self.left)]
 
     def until(self, milestone: float, rules: Rules) -> list[Entry]:
-        """Return what is still to be run until a milestone. While entries of the milestone before are to be run, nobody knows
+        """Return what is still to be run until a milestone. While entries of the milestone before were not tried, nobody knows
         which entrants go on; those that are returned then are as many.
         """
         entries = [each for each in self.left if each.milestone == milestone and not each.done(rules)]
         earlier = before(milestone)
         if self.best is None or not earlier:
             return entries
-        names = [*dict.fromkeys((*self._leading(name_of(earlier), rules), *self.entrants))][: self.best]
-        return [each for each in entries if each.entrant.name in names]
+        names = self._leading(name_of(earlier), rules)
+        if self._untried(earlier, rules):
+            names = [*dict.fromkeys((*names, *self.entrants))]
+        return [each for each in entries if each.entrant.name in names[: self.best]]
 
     def everything(self, rules: Rules) -> list[Entry]:
         """Return what is still to be run, if no race is over before."""
@@ -157,6 +162,9 @@ class Plan:
         """Return the entries until a milestone of which no command has stored anything, after the stores were read again."""
         for store, dataset in product(self.stores, self.datasets):
             store.read_again(Result, dataset)
+        return self._untried(milestone, rules)
+
+    def _untried(self, milestone: float, rules: Rules) -> list[Entry]:
         return [each for each in self.until(milestone, rules) if not each.results.tried(each.without_result(rules))]
 
     def _leading(self, allowed: str, rules: Rules) -> list[str]:
@@ -237,11 +245,12 @@ def run(
     another one runs, or has run since the plan was made. Raises ClusterError if only the best entrants go on, and another
     command still runs entries that decide which these are.
     """
-    failed = set[tuple[Any, ...]]()  # races, which another milestone does not help
+    failed = set[str]()  # races, which another milestone does not help
 
-    def done(result: Result, curve: list[Row]) -> None:
+    def keep(entry: Entry, result: Result, curve: list[Row], per_user: pa.Table | None = None) -> None:
         if result.status == "failed":
-            failed.add(result.race)
+            failed.add(entry.race(rules))
+        entry.results.add(result, per_user)
         on_done(result, curve)
 
     for milestone in todo.milestones:
@@ -251,8 +260,8 @@ def run(
                 f"another command still runs {len(open)} entries until {name_of(before(milestone))} ({names}), which decide "
                 "which methods go on; the same command goes on after them"
             )
-        entries = [each for each in todo.until(milestone, rules) if each.without_result(rules).race not in failed]
-        _run(entries, rules, environment, cluster, done, follow, on_other, on_anew)
+        entries = [each for each in todo.until(milestone, rules) if each.race(rules) not in failed]
+        _run(entries, rules, environment, cluster, keep, follow, on_other, on_anew)
 
 
 def _run(
@@ -260,21 +269,16 @@ def _run(
     rules: Rules,
     environment: Environment,
     cluster: Session,
-    on_done: Callable[[Result, list[Row]], None],
+    keep: Callable[..., None],
     follow: Follow,
     on_other: Callable[[Entry], None],
     on_anew: Callable[[Entry, str], None],
 ) -> None:
-    """Run entries of one milestone."""
+    """Run entries of one milestone, and `keep` what became of each."""
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
     entries, units, begun = dict[str, Entry](), list[Unit](), dict[str, str]()
     runs = SweepStore(environment.results / RUNS)
-
-    def keep(entry: Entry, result: Result, curve: list[Row], per_user: pa.Table | None = None) -> None:
-        entry.results.add(result, per_user)
-        on_done(result, curve)
-
     for entry in left:
         unit = entry.unit(rules)
         if capacity(unit.needs, cluster.machines):
@@ -290,14 +294,13 @@ def _run(
 
         def begins(unit: Unit) -> bool:
             entry = entries[unit.run_id]
-            wanted, of_store = entry.without_result(rules), claims[entry.results.folder]
-            if of_store.take(str(wanted.race)):
-                entry.results.read_again(Result, wanted.dataset)
-                if not entry.results.find(wanted):
+            if claims[entry.results.folder].take(entry.race(rules)):
+                entry.results.read_again(Result, entry.card.name)
+                if not entry.done(rules):
                     if why := entry.why_anew(unit, environment):
                         on_anew(entry, why)
                     return True
-                of_store.release(str(wanted.race))
+                claims[entry.results.folder].release(entry.race(rules))
             on_other(entry)
             return False
 
@@ -310,7 +313,7 @@ def _run(
             result = replace(result, started_at=begun.get(unit.run_id, result.started_at))
             keep(entry, result, record.curve, read_per_user(folder) if result.finished else None)
             shutil.rmtree(folder)
-            claims[entry.results.folder].release(str(entry.without_result(rules).race))
+            claims[entry.results.folder].release(entry.race(rules))
 
         def follow_entry(unit: Unit, record: RunRecord) -> Callable[[Sequence[Row]], None]:
             begun[unit.run_id] = record.started_at

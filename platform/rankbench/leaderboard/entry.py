@@ -40,7 +40,7 @@ from rankbench.experiment.fit import Progress, fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, failure, now
 from rankbench.experiment.run import OnBegin, require_fold_in, run_stepwise
-from rankbench.experiment.watch import ValidationSet, ranked, valid_users
+from rankbench.experiment.watch import VALID_USERS, ValidationSet, ranked, valid_users
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.drive import Row, Validation, result_of
 from rankbench.fitting.method import Iterative
@@ -272,7 +272,7 @@ class Attempt:
             threads=self.rules.n_threads,
             peak_memory_bytes=peak_memory(),
             joules=self.joules,
-            searched=Searched(best.value, reached.tried, ended, of_default, traits(self.X)),
+            searched=Searched(tested.valid, reached.tried, ended, of_default, traits(self.X)),
         )
         return Outcome(record, tested.per_user)
 
@@ -317,16 +317,21 @@ class Attempt:
         self.race.live = max(3, min(LIVE, LIVE_BYTES // (COPIES * n_bytes + 1)))
 
     def _test(self, best: Best) -> Tested:
-        """Measure a model on test, once. It is not needed any more."""
+        """Measure a model on test, once, and on the users of the validation set by whom `--best` compares entries, who are more
+        than those by whom a slow model is chosen. It is not needed any more.
+        """
         if best not in self.tested:
             assert best.model is not None, "it is kept until it is measured"
+            valid = best.value
+            if len(self.valid.rows) > valid_users(best.config) < VALID_USERS:  # of a method that stops by fewer users
+                valid = ValidationSet(self.valid, self.rules.seed)(best.model, self.rules.metric)
             begun, metrics = time.perf_counter(), self.rules.metrics
             counts = np.bincount(self.X.indices, minlength=self.X.shape[1])
             ranking = ranked([best.model], self.holdout, metrics.k, metrics.auc)[0]
             found = measure(ranking, self.holdout.target, counts, metrics, self.X, self.holdout.history)
             means = {name: Measured(each.mean, each.low, each.high) for name, each in summarise(found, 0).items()}
             per_user = per_user_table(self.dataset.users.take(pa.array(found.users)), found.columns)
-            self.tested[best] = Tested(means, time.perf_counter() - begun, per_user)
+            self.tested[best] = Tested(means, time.perf_counter() - begun, valid, per_user)
             best.model = None
         return self.tested[best]
 

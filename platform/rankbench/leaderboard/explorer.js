@@ -3,7 +3,7 @@
 // intervals by resampling sources of datasets, what tuning gains, and the curves of quality over seconds.
 (() => {
   const root = document.getElementById("explorer"), data = JSON.parse(document.getElementById("explorer-data").textContent);
-  const RESAMPLES = 2000, NONE = -1, COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f3c8d"];
+  const RESAMPLES = 2000, NONE = -1;
   const sum = (values) => values.reduce((a, b) => a + b, 0), mean = (values) => sum(values) / values.length;
   const median = (values) => {
     const sorted = [...values].sort((a, b) => a - b), half = sorted.length >> 1;
@@ -28,6 +28,7 @@
     split: ["split", [all, ...distinct(data.datasets.map((each) => each.split))]],
     size: ["size of the data", [all, ...distinct(data.datasets.map(size)).sort((a, b) => "b2a".indexOf(a[0]) - "b2a".indexOf(b[0]))]],
     density: ["density", [all, ...distinct(data.datasets.map(density)).sort((a, b) => "b0a".indexOf(a[0]) - "b0a".indexOf(b[0]))]],
+    processor: ["processor", [all, ...distinct(data.datasets.map((each) => each.processor))]],
     family: ["family of methods", [all, ...distinct(data.methods.flatMap((each) => each.families))]],
   };
   const wanted = new URLSearchParams(location.hash.slice(1)), state = {};
@@ -46,7 +47,7 @@
 
   const selected = () => data.datasets.map((each, i) => [each, i]).filter(([each]) =>
     (state.split === all || each.split === state.split) && (state.size === all || size(each) === state.size)
-    && (state.density === all || density(each) === state.density));
+    && (state.density === all || density(each) === state.density) && (state.processor === all || each.processor === state.processor));
 
   function standings() {
     const values = data[state.variant][state.budget][state.metric], other = data.default[state.budget][state.metric];
@@ -54,8 +55,9 @@
     const families = data.methods.map((each, m) => [each, m]).filter(([each]) => state.family === all || each.families.includes(state.family));
     const run = (d) => families.filter(([, m]) => values[d][m] !== null).length;
     const most = Math.max(0, ...selected().map(([, d]) => run(d)));
-    const datasets = selected().filter(([, d]) => 2 * run(d) >= most && families.some(([, m]) => values[d][m] > 0));
-    const methods = families.filter(([, m]) => datasets.length && datasets.every(([, d]) => values[d][m] !== null));
+    const counting = selected().filter(([, d]) => 2 * run(d) >= most && families.some(([, m]) => values[d][m] > 0));
+    const methods = families.filter(([, m]) => counting.length && counting.every(([, d]) => values[d][m] !== null));
+    const datasets = counting.filter(([, d]) => methods.some(([, m]) => values[d][m] > 0)); // the others' results are left out
     const table = datasets.map(([each, d]) => {
       const row = methods.map(([, m]) => values[d][m]), best = Math.max(...row);
       return { source: each.source, ranks: ranks(row), shares: row.map((value) => Math.max(value, 0) / best), best, d };
@@ -83,13 +85,13 @@
           seconds: seconds.length ? median(seconds) : null, settled: ended.length ? mean(ended) : null,
         };
       }).sort((a, b) => a.rank - b.rank || (a.name < b.name ? -1 : 1)),
-      leftOut: families.length - methods.length,
+      leftOut: families.filter((each) => !methods.includes(each)).map(([each]) => each.name),
     };
   }
 
   const percent = (value, digits = 0) => `${(100 * value).toFixed(digits)} %`;
   const columns = [
-    ["place", (each, i) => String(i + 1), "number"],
+    ["place", (each, i, rows) => String(1 + rows.filter((other) => other.rank < each.rank - 1e-9).length), "number"],
     ["mean rank", (each) => `${each.rank.toFixed(1)} [${each.ranks.map((x) => x.toFixed(1)).join(", ")}]`, "number"],
     ["share of the best value", (each) => `${percent(each.share)} [${each.shares.map((x) => (100 * x).toFixed(0)).join(", ")}]`, "number"],
     ["best on", (each) => String(each.wins), "number"],
@@ -105,7 +107,7 @@
       ...columns.map(([name, , kind]) => make("th", { scope: "col", tabindex: "0", class: kind }, name)));
     const body = rows.map((each, i) => make("tr", {},
       make("th", { scope: "row" }, make("div", { class: "name" }, make("a", { href: `method-${encodeURIComponent(each.name)}.html` }, each.name))),
-      ...columns.map(([, cell, kind]) => make("td", { class: kind }, cell(each, i)))));
+      ...columns.map(([, cell, kind]) => make("td", { class: kind }, cell(each, i, rows)))));
     return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
   }
 
@@ -123,7 +125,7 @@
     const lines = rows.map((each, place) => ({ ...each, place, points: curve(each) })).filter((each) => each.points.length);
     const values = lines.flatMap((each) => each.points.map(([, y]) => y)), seconds = data.budgets.map(parseFloat);
     if (!values.length) return make("p", {}, "No method was measured on all of these datasets.");
-    const narrow = root.clientWidth < 600, wide = narrow ? 400 : 760, high = 330, left = 44, right = narrow ? 120 : 170, top = 12, bottom = 40;
+    const narrow = root.clientWidth < 600, wide = narrow ? 400 : 760, high = 330, left = 44, right = narrow ? 134 : 180, top = 12, bottom = 40;
     const low = Math.max(0, Math.floor(10 * Math.min(...lines.slice(0, 20).flatMap((each) => each.points.map(([, y]) => y)))) / 10 - 0.05);
     const [first, end] = [Math.log(seconds[0]), Math.log(seconds.at(-1))], span = end - first || 1;
     const x = (value) => left + ((Math.log(value) - first) / span) * (wide - left - right);
@@ -137,9 +139,9 @@
       make("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, percent(value)));
     svg.append(make("text", { x: (left + wide - right) / 2, y: high - 4, "text-anchor": "middle" }, "budget of a race, in seconds"));
     let below = -Infinity;
-    const labels = lines.slice(0, COLOURS.length).sort((a, b) => b.points.at(-1)[1] - a.points.at(-1)[1]);
+    const labels = lines.slice(0, data.colours.length).sort((a, b) => b.points.at(-1)[1] - a.points.at(-1)[1]);
     for (const each of [...lines].reverse()) {
-      const colour = COLOURS[each.place], d = each.points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
+      const colour = data.colours[each.place], d = each.points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
       const line = make("g", { class: colour ? "" : "rest", style: colour ? `--line: ${colour}` : "" }, make("path", { d, fill: "none" }),
         ...each.points.map(([a, b]) => make("circle", { cx: x(a), cy: y(b), r: colour ? 3 : 1.5 })),
         make("title", {}, `${each.name}: ${each.points.map(([a, b]) => `${percent(b, 1)} at ${a} s`).join(", ")}`));
@@ -147,18 +149,25 @@
     }
     for (const each of labels) {
       below = Math.max(below + 14, y(each.points.at(-1)[1]) + 4);
-      svg.append(make("text", { x: wide - right + 8, y: below, style: `fill: ${COLOURS[each.place]}` }, each.name));
+      svg.append(make("g", { style: `--line: ${data.colours[each.place]}` }, make("circle", { cx: wide - right + 12, cy: below - 4, r: 4 }),
+        make("text", { x: wide - right + 20, y: below }, each.name)));
     }
     return make("figure", {}, svg, make("figcaption", {},
       "Mean share of the best value that any method has at the largest budget. In colour: the first methods of the table below; grey: all others."));
   }
 
-  const answer = make("div", { class: "answer", "aria-live": "polite" });
+  // Screen readers say the sentence when it changes, and not the table.
+  const sentence = make("p", { class: "about", "aria-live": "polite" }), answer = make("div", { class: "answer" });
   function show() {
-    const found = standings(), about = `${found.rows.length} methods on ${found.datasets} datasets of ${found.sources} sources`;
-    const apart = found.leftOut ? ` Not run on all of these datasets, and left out: ${found.leftOut}.` : "";
-    answer.replaceChildren(make("p", { class: "about" }, `${about}. Brackets: 95 % intervals by resampling the sources.${apart}`),
-      drawCurves(found), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Standings" }, drawTable(found)));
+    const found = standings(), counted = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
+    const about = `${counted(found.rows.length, "method")} on ${counted(found.datasets, "dataset")} of ${counted(found.sources, "source")}`;
+    const names = found.leftOut.length > 12 ? [...found.leftOut.slice(0, 11), `${found.leftOut.length - 11} others`] : found.leftOut;
+    const apart = names.length ? ` Not measured on all of these datasets, and left out: ${names.join(", ")}.` : "";
+    const processors = distinct(found.used.map(([each]) => each.processor));
+    const unequal = processors.length > 1 ? ` Seconds are those of different processors: ${processors.join("; ")}.` : "";
+    sentence.textContent = `${about}. Brackets: 95 % intervals by resampling the sources.${apart}${unequal}`;
+    answer.replaceChildren(drawCurves(found),
+      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Standings" }, drawTable(found)));
     const kept = Object.entries(state).filter(([key, value]) => value !== (key === "budget" ? data.start : controls[key][1][0]));
     if (!kept.length && location.hash && !location.hash.includes("=")) return; // a link to a section of the page stays one
     history.replaceState(null, "", kept.length ? `#${new URLSearchParams(kept)}` : location.pathname + location.search);
@@ -171,6 +180,6 @@
     form.append(make("label", {}, make("span", {}, label), select));
   }
   form.addEventListener("submit", (event) => event.preventDefault());
-  root.append(form, answer);
+  root.append(form, sentence, answer);
   show();
 })();

@@ -7,18 +7,21 @@ All values are in the page, so that it loads nothing and works as a file. Its sc
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rankbench.core.palette import COLOURS
+from rankbench.leaderboard.board import value_of
 from rankbench.leaderboard.collection import Collection, own_source
 from rankbench.leaderboard.results import Result, seconds_of
 from rankbench.reports.page import Interactive
 
 HERE = Path(__file__).parent
 METRICS = ("ndcg@20", "recall@20", "ndcg@10", "mrr@20", "precision@20", "coverage@20")  # those that the page switches between
-NO_RESULT = -1  # within the budget; a method that was not run, or cannot be, has null
+NO_RESULT = -1  # within the budget; a method that was not measured, or cannot be, has null
 
 
 def explorer(
@@ -26,19 +29,20 @@ def explorer(
     start: str,
     families: Mapping[str, Sequence[str]],
     collection: Collection,
-    metric: str | None = None,
+    metric: str,
 ) -> Interactive:
     """Return the board of the entries by budget. `start` and `metric`: the budget and the metric that are shown first."""
     entries = [each for found in boards.values() for each in found]
     datasets, methods = sorted({each.dataset for each in entries}), sorted({each.entrant for each in entries})
-    first = entries[0].metric if metric is None else metric
-    metrics = [name for name in dict.fromkeys((first, *METRICS)) if any(name in each.metrics for each in entries)]
+    metrics = [name for name in dict.fromkeys((metric, *METRICS)) if any(name in each.metrics for each in entries)]
     traits = {each.dataset: each.traits for each in entries if each.traits}
+    cpus = {name: {each.cpu for each in entries if each.dataset == name and each.cpu} for name in datasets}
     about: dict[str, Any] = {
         "metrics": metrics,
         "budgets": sorted(boards, key=seconds_of),
         "start": start,
-        "datasets": [_dataset(name, traits.get(name, {}), collection) for name in datasets],
+        "colours": COLOURS,
+        "datasets": [_dataset(name, traits.get(name, {}), cpus[name], collection) for name in datasets],
         "methods": [{"name": name, "families": [*families.get(name, ())]} for name in methods],
         "tuned": {},
         "default": {},
@@ -57,7 +61,7 @@ def explorer(
     return Interactive("explorer", text, _asset("explorer.js"), _asset("explorer.css"))
 
 
-def _dataset(name: str, traits: Mapping[str, float], collection: Collection) -> dict[str, Any]:
+def _dataset(name: str, traits: Mapping[str, float], cpus: set[str], collection: Collection) -> dict[str, Any]:
     member = collection.datasets.get(name)
     return {
         "name": name,
@@ -65,6 +69,7 @@ def _dataset(name: str, traits: Mapping[str, float], collection: Collection) -> 
         "source": member.source if member else own_source(name),
         "interactions": int(traits.get("interactions", 0)),
         "density": _rounded(traits.get("density", 0.0)),
+        "processor": " and ".join(sorted(cpus)) or "not known",
     }
 
 
@@ -73,20 +78,18 @@ def _cells(table: Sequence[Sequence[Result | None]], value: Any) -> list[list[fl
 
 
 def _tuned(entry: Result, metric: str) -> float | None:
-    if entry.finished:
-        return _rounded(entry.metrics[metric][0]) if metric in entry.metrics else None
-    return None if entry.status == "not applicable" else NO_RESULT
+    return _rounded(value_of(entry, metric))
 
 
 def _default(entry: Result, metric: str) -> float | None:
     if entry.finished:
         return _rounded(entry.default.get(metric, None if entry.default else NO_RESULT))
-    return None if entry.status == "not applicable" else NO_RESULT
+    return _tuned(entry, metric)
 
 
 def _rounded(value: float | None) -> float | None:
     """With the digits of the store, so that what is equal there is equal in the page, and nothing else."""
-    return None if value is None else float(f"{value:.6g}")
+    return None if value is None else NO_RESULT if math.isnan(value) else float(f"{value:.6g}")
 
 
 @cache

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rankbench.judge.over_datasets import Spread
 from rankbench.judge.ranking import MethodRanking
 from rankbench.reports.figure import GREY, Figure, Marks, Panel, Style, short, spans, styles
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SHOWN = 24  # methods of a diagram: the best ones, because the names of more cannot be read
 LINES = 7  # methods whose quality is drawn against the budget
@@ -28,9 +24,9 @@ def shares_of_best(board: MethodRanking, metric: str, name: str) -> Figure | Non
     order = board.order[:SHOWN]
     shares = 100 * board.values[:, order].T / np.nanmax(board.values, axis=1)
     names = [short(board.methods[i], 24) for i in order]
-    size = 2.4 + 0.62 * len(board.datasets), 1.5 + 0.26 * len(order)
+    size = 2.4 + 0.38 * len(board.datasets), 1.5 + 0.26 * len(order)
     datasets = [short(each, 24) for each in board.datasets]
-    panel = Panel("", size=size, rows=names, columns=datasets, shares=shares.tolist(), grid="", finish=_as_a_table)
+    panel = Panel("", size=size, rows=names, columns=datasets, shares=shares.tolist(), grid="")
     return Figure(name, f"{metric} in percent of the best value of each dataset; –: no result.", [panel])
 
 
@@ -95,13 +91,3 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], about: str, capti
         marks.append(Marks(seconds[-1:], values[-1:], style[each], tips=tips, size=4))
     spread = spans(each for points in lines.values() for each, _ in points)
     return Figure(name, caption, [Panel("", "seconds", about, marks, size=(7.5, 4.2), log_x=spread, legend="lower right")])
-
-
-def _as_a_table(axis: Axes) -> None:
-    """Put the names of the columns above a table of colours, and leave out the lines around it."""
-    axis.xaxis.tick_top()
-    axis.tick_params(length=0, labelsize=8)
-    for label in axis.get_xticklabels():
-        label.set(rotation=40, ha="left")
-    for side in axis.spines.values():
-        side.set_visible(False)

@@ -2,7 +2,7 @@
 
 DATASET.entries.jsonl                        one line per entry (`Result.key`), also for those without a result
 DATASET.ties.jsonl                           one line per set of entries that were compared, and metric
-DATASET.foreign.jsonl                        one line per name of foreign lists (`foreign.py`)
+DATASET.foreign.jsonl                        one line per name of foreign lists
 users/DATASET/ENTRANT-BUDGET-KEY.parquet     each metric of each user; only where the entry was run
 """
 
@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
+from rankbench.core.errors import require
 from rankbench.core.files import atomic_file
 from rankbench.evaluation.user_tables import UserValues, values_of, weight_column
-from rankbench.leaderboard.foreign import Foreign
 from rankbench.ledger.ledger import Ledger
 from rankbench.ledger.line import Line, MeasuredFit
+from rankbench.tracking.record import RunRecord
 
 ROUNDED = ("metrics", "traits", "seconds", "valid", "peak_memory_gb", "default", "curve")
 POINTS = 30  # most points of a curve
@@ -73,19 +74,15 @@ class Result(MeasuredFit):
         return self.status == "finished"
 
     @property
-    def setting(self) -> tuple[str, str, int, str]:
-        """What entries must share with others to be compared with them, and the entrant: the order of the lines of a file."""
-        return self.entrant, self.allowed, self.threads, self.metric
-
-    @property
     def key(self) -> tuple[Any, ...]:
         """All that a result depends on and that is known before the fits: one of two equal entries replaces the other."""
-        return *self.setting, self.rules, self.card, self.search, self.precision, self.fingerprint
+        return self.entrant, self.allowed, *self.race[2:]
 
     @property
     def race(self) -> tuple[Any, ...]:
         """The key of the race, whose milestones are entries, and of its dataset."""
-        return self.dataset, *(each for place, each in enumerate(self.key) if place != 1)
+        of_data = self.card, self.search, self.precision, self.fingerprint
+        return self.dataset, self.entrant, self.threads, self.metric, self.rules, *of_data
 
     @property
     def over(self) -> bool:
@@ -110,8 +107,8 @@ class Result(MeasuredFit):
         )
 
     def yields_to(self, other: Result) -> bool:
-        """A failure replaces nothing that was measured."""
-        return self.status == "failed" and other.finished
+        """A failure replaces nothing that says something of the method."""
+        return self.status == "failed" != other.status
 
     def content(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Measurements are rounded; parameters are not, because a fit must be repeatable."""
@@ -142,6 +139,40 @@ class Ties(Line):
 
     def verdict(self, method: str) -> str:
         return "worse" if method in self.worse else "= best" if method in self.equal else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign(Line):
+    """Foreign lists, shown beside the ranks because nobody knows what time and search they took: those called `name` of a
+    program that was fitted on `fit_on`, on the data of a fingerprint, with the means of metrics on test and their intervals.
+    `sha256`: of the file. `seconds`: of the fit, as the user said. `said`: what was done with users and items.
+    """
+
+    dataset: str
+    name: str
+    fingerprint: str
+    fit_on: str
+    sha256: str
+    metrics: dict[str, tuple[float, float | None, float | None]]
+    seconds: float | None = None
+    said: tuple[str, ...] = ()
+    started_at: str = ""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.name, self.fingerprint
+
+    @classmethod
+    def of(cls, record: RunRecord) -> Foreign:
+        """The line of a record. Raises ConfigError if it is not of test."""
+        assert record.lists is not None
+        require(record.measured_on == "test", "--leaderboard: shows what is measured on test; leave out --on")
+        metrics = {name: (each.mean, each.low, each.high) for name, each in record.metrics.items()}
+        return cls(
+            dataset=record.dataset.name, name=record.arm or "", fingerprint=record.dataset.fingerprint, fit_on=record.fit_on,
+            sha256=record.lists.sha256, metrics=metrics, seconds=record.seconds.get("fit"),
+            said=tuple(record.lists.sentences), started_at=record.started_at,
+        )  # fmt: skip
 
 
 class Leaderboard(Ledger):

@@ -11,6 +11,7 @@ any time: then a race to the next milestone begins anew.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -25,6 +26,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.files import atomic_folder
 from rankbench.fitting.drive import Row
 from rankbench.sweeps.search.race import Race
+from rankbench.tracking.environment import processor
 from rankbench.tracking.record import Measured
 
 RACES = "races"  # folder in that of the results
@@ -33,10 +35,13 @@ VALUES, USERS = "race.json", "users.parquet"
 
 @dataclass(frozen=True)
 class Tested:
-    """What was measured of a model on test, and how many seconds that took."""
+    """What was measured of a model on test, and how many seconds that took. `valid`: its value on the users of the validation
+    set by whom entries are compared.
+    """
 
     metrics: dict[str, Measured]
     seconds: float
+    valid: float
     per_user: pa.Table | None = None
 
 
@@ -66,9 +71,8 @@ class SavedRace:
         return self.folder / str(number)
 
     def clock(self) -> float:
-        """The seconds that the race has run; 0 if it is not there, or if other code has run it."""
-        about = self._about()
-        return about["seconds"] if about.get("code") == code_fingerprint() else 0.0
+        """The seconds that the race has run; 0 if it is not there, or if other code or another processor has run it."""
+        return 0.0 if self.why_anew(math.inf) else self._about()["seconds"]
 
     def why_anew(self, milestone: float) -> str:
         """Why a race to a milestone cannot go on from here; empty if it can."""
@@ -76,6 +80,8 @@ class SavedRace:
             return "what was saved of the earlier one is not in the results folder"
         if about.get("code") != code_fingerprint():
             return "the earlier one was run by another version of the code"
+        if about.get("cpu") != processor():
+            return f"the earlier one was run by another processor ({about.get('cpu')})"
         return f"the earlier one has run for {about['seconds']:.0f} s already" if about["seconds"] > milestone else ""
 
     def _about(self) -> dict[str, Any]:
@@ -94,8 +100,8 @@ class SavedRace:
         try:
             users = [pq.read_table(self.folder / USERS), None] if about["tested"] else []
             tested = [
-                Tested({name: Measured(*values) for name, values in metrics.items()}, seconds, per_user)
-                for (metrics, seconds), per_user in zip(about["tested"], users, strict=False)
+                Tested({name: Measured(*values) for name, values in metrics.items()}, seconds, valid, per_user)
+                for (metrics, seconds, valid), per_user in zip(about["tested"], users, strict=False)
             ]
             return Kept(about["candidates"], about["live"], about["curve"], about["joules"], tested)
         except (OSError, ValueError, KeyError, TypeError):
@@ -105,11 +111,12 @@ class SavedRace:
         """Save a race in place of what is saved of it. Raises StorageError if the disk is full."""
         about = {
             "code": code_fingerprint(),
+            "cpu": processor(),
             "candidates": [each.values() for each in race.candidates],
             "live": race.live,
             "curve": [*curve],
             "joules": joules,
-            "tested": [[{name: astuple(of) for name, of in each.metrics.items()}, each.seconds] for each in tested],
+            "tested": [[{name: astuple(of) for name, of in each.metrics.items()}, each.seconds, each.valid] for each in tested],
         }
         with atomic_folder(self.folder, replace=True) as scratch:
             for number, each in enumerate(race.candidates):

@@ -18,14 +18,14 @@ from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
 from rankbench.judge.compare import compare
 from rankbench.judge.over_datasets import rank_agreement
-from rankbench.judge.printing import interval
+from rankbench.judge.printing import in_words, interval
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.explorer import explorer
 from rankbench.leaderboard.figures import LINES, curves, mean_ranks, quality_by_budget, shares_of_best
-from rankbench.leaderboard.foreign import Foreign
-from rankbench.leaderboard.results import Leaderboard, Result, Ties
+from rankbench.leaderboard.results import Foreign, Leaderboard, Result, Ties
 from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State, Text
+from rankbench.reports.repeat import assignment
 from rankbench.reports.site import Site, link, page_kind
 
 MEANING = (
@@ -36,9 +36,13 @@ OF_RACES = "default: the method's own defaults, which had as much time as any ot
 TESTED = 10  # methods of a dataset that are compared: each further one needs more resamples for all pairs
 TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "
-    "= best: not told from it."
+    "= best: not significantly different from it."
 )
-SHARES = "What the search has found with more time, on each dataset: the mouse says which."
+UNTESTED = "No tests: they need two methods, and the values of all of their users on this machine."
+SHARES = (
+    "What the search has found with more time, on each dataset: the mouse says which. Seconds are those of the processor that "
+    "measured the dataset."
+)
 FOREIGN = "Lists of other programs, which are not ranked and not tested, because nobody knows what time and search they took."
 
 Families = Mapping[str, Sequence[str]]  # method → families
@@ -96,7 +100,7 @@ def _alone(block: Block) -> Block | None:
 def command(result: Result) -> str:
     """The command that fits the chosen setting again."""
     words = ["rankbench", "run", result.dataset, result.method, "--fit-on", "train"]
-    words += [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in result.params.items()]
+    words += [assignment(name, value) for name, value in result.params.items()]
     return " ".join(shlex.quote(word) for word in words)
 
 
@@ -105,23 +109,20 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
     """The page of one of the `boards`. With the collection of datasets, that of the first one is for all budgets: its standings
     follow what the reader selects.
     """
-    ranking, figures = board.ranking, f"leaderboard-{board.allowed}"
-    timed = [(each.seconds, each.ranking) for each in sorted(boards, key=lambda each: each.seconds)]
-    drawn = (
-        quality_by_budget(timed, board.metric, f"{figures}-quality"),
-        shares_of_best(ranking, board.metric, f"{figures}-values"),
-        mean_ranks(board.spread, f"{figures}-ranks"),
-    )
-    standings: tuple[Block, ...] = (*filter(None, drawn), _standings_grid(board, families))
+    ranking, metric, figures = board.ranking, board.metric, f"leaderboard-{board.allowed}"
     if collection and board is boards[0]:
-        standings = (
-            explorer({each.allowed: each.entries for each in boards}, board.allowed, families, collection, board.metric),
-        )
-    sections = [Section("Standings", standings)]
+        entries = {each.allowed: each.entries for each in boards}
+        standings: list[Block | None] = [explorer(entries, board.allowed, families, collection, metric)]
+    else:
+        timed = [(each.seconds, each.ranking) for each in sorted(boards, key=lambda each: each.seconds)]
+        standings = [
+            quality_by_budget(timed, metric, f"{figures}-quality"), shares_of_best(ranking, metric, f"{figures}-values"),
+            mean_ranks(board.spread, f"{figures}-ranks"), _standings_grid(board, families),
+        ]  # fmt: skip
+    sections = [Section("Standings", tuple(filter(None, standings)))]
     if len(boards) > 1:
         sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
-    apart = board.about_datasets_apart()
-    sections.append(Section("Datasets", (_datasets_grid(board), *([Text(apart)] if apart else []))))
+    sections.append(Section("Datasets", (_datasets_grid(board),)))
     shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
     spent = sum(
         each.threads * each.seconds.get("all", each.budget if each.status == "over budget" else 0) for each in board.entries
@@ -131,10 +132,17 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
         ("methods", str(len(ranking.methods))),
         ("datasets", str(len(ranking.datasets))),
         ("processor hours", f"{spent / 3600:.1f}"),
+        *_processors(board.entries),
         ("largest share of a budget", f"{max(shares, default=0):.2f}"),
-        ("chosen and ranked by", board.metric),
+        ("chosen and ranked by", metric),
     )
-    return Page("Leaderboard", (MEANING + OF_RACES,), tuple(sections), facts, (*board.conclusions()[:3], *board.notes))
+    return Page("Leaderboard", (MEANING + OF_RACES,), tuple(sections), facts, (*board.findings()[:3], *board.caveats()))
+
+
+def _processors(entries: Sequence[Result]) -> list[tuple[str, str]]:
+    """The fact which processors measured entries, as far as these say it."""
+    cpus = sorted({each.cpu for each in entries if each.cpu})
+    return [("processor" if len(cpus) == 1 else "processors", in_words(cpus, "processors"))] if cpus else []
 
 
 def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
@@ -149,50 +157,44 @@ def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
 
 
 def _standings_grid(board: Board, families: Families) -> Grid:
-    body = [
-        [
-            link("method", each.method), str(each.place), f"{each.mean_rank:.2f}", f"{each.wins:+d}",
-            *[f"{100 * share:.0f} %" for share in each.shares], str(each.no_result),
-            ", ".join(families.get(each.method, ())),
-        ]
-        for each in board.standings
-    ]  # fmt: skip
-    header = ["method", "place", "mean rank", "wins − losses", "best", "within 5 %", "within 10 %", "no result", "families"]
-    return Grid(header, body)
+    header, body = board.columns
+    rows = [[link("method", name), *cells, ", ".join(families.get(name, ()))] for name, *cells in body]
+    return Grid([*header, "families"], rows)
 
 
 def _datasets_grid(board: Board) -> Grid:
+    several = len({cpu for cpus in board.processors.values() for cpu in cpus}) > 1
     body = []
     for dataset in (*board.ranking.datasets, *board.datasets_apart):
-        ranked = _ranked(dataset, board)
-        seconds = max(each.budget for each in board.entries if each.dataset == dataset)
-        leaders = [f"{each.entrant} {each.metrics[board.metric][0]:.4f}" for each in ranked[:3]]
+        seconds = max(each.budget for each in board.by_dataset[dataset])
+        leaders = [f"{each.entrant} {each.metrics[board.metric][0]:.4f}" for each in board.ranked(dataset)[:3]]
         leaders += [""] * (3 - len(leaders))
-        body.append([link("dataset", dataset), f"{seconds:g}", *leaders])
-    return Grid(["dataset", "seconds", "first", "second", "third"], body)
+        body.append([link("dataset", dataset), f"{seconds:g}", *leaders, *["; ".join(board.processors[dataset])] * several])
+    return Grid(["dataset", "seconds", "first", "second", "third", *["processor"] * several], body)
 
 
 @page_kind("dataset", "dataset-{}")
 def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
-    ranked = _ranked(dataset, board)
+    ranked, several = board.ranked(dataset), len(board.processors[dataset]) > 1
     tested = ties(ranked, board.metric, results)
     names = [name for name in ranked[0].metrics if name.endswith(("@20", "@10"))] if ranked else []
     body = []
-    for number, each in enumerate(ranked):
+    for each in ranked:
         tie = tested.verdict(each.entrant) if tested else ""
-        value = _value(each, board.metric)
+        value, leads = _value(each, board.metric), each.metrics[board.metric][0] == ranked[0].metrics[board.metric][0]
         body.append(
             [
-                link("method", each.entrant), Best(value) if number == 0 else value, State(tie) if tie else "",
+                link("method", each.entrant), Best(value) if leads else value, State(tie) if tie else "",
                 *[_value(each, name, False) for name in names if name != board.metric],
                 *_of_default(each, board.metric), str(each.tried), each.ended,
                 f"{each.seconds.get('all', 0):.1f}", f"{each.seconds.get('fit', 0):.2f}", f"{each.peak_memory_gb:.1f}",
+                *[each.cpu] * several,
             ]
         )  # fmt: skip
     others = [name for name in names if name != board.metric]
     header = ["method", board.metric, "against the best", *others, "default", "gain", "settings tried", "ended"]
-    header += ["seconds", "of the fit", "GB"]
-    sections = [Section("", (Text(TIES), Grid(header, body)))]
+    header += ["seconds", "of the fit", "GB", *["processor"] * several]
+    sections = [Section("", (Text(TIES if tested else UNTESTED), Grid(header, body)))]
     caption = (
         "What the searches of the best methods have found with more time. The value on test decides their places, not this."
     )
@@ -209,13 +211,14 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
         ]  # fmt: skip
         header = ["lists", board.metric, *others, "seconds of the fit, as told", "fitted on", "notes"]
         sections.append(Section("Foreign lists", (Text(FOREIGN), Grid(header, rows))))
-    lost = [each for each in board.entries if each.dataset == dataset and not each.finished]
+    lost = [each for each in board.by_dataset[dataset] if not each.finished]
     if lost:
         rows = [[link("method", each.entrant), each.status, each.reason] for each in lost]
         sections.append(Section("Without a result", (Grid(["method", "status", "reason"], rows),)))
     rows = [[link("method", each.entrant), command(each)] for each in ranked]
     sections.append(Section("Repeat", (Text("The chosen settings, as commands."), Grid(["method", "command"], rows))))
-    return Page(f"Leaderboard: {dataset}", (), tuple(sections), (("budget", board.allowed),))
+    facts = ("budget", board.allowed), *_processors(board.by_dataset[dataset])
+    return Page(f"Leaderboard: {dataset}", (), tuple(sections), facts)
 
 
 def ties(ranked: Sequence[Result], metric: str, results: Leaderboard) -> Ties | None:
@@ -255,18 +258,18 @@ def _method_page(method: str, boards: Sequence[Board]) -> Page:
         _shares_over_seconds(method, boards), "share of the best on validation", SHARES, f"leaderboard-{method}"
     ):
         sections.append(Section("Quality and time", (figure,)))
-    for board in boards:
-        entries = sorted((each for each in board.entries if each.entrant == method), key=lambda each: each.dataset)
+    by_board = [[each for each in board.entries if each.entrant == method] for board in boards]
+    several = len({each.cpu for entries in by_board for each in entries if each.cpu}) > 1
+    for board, entries in zip(boards, by_board, strict=True):
         body = []
-        for each in entries:
-            place = _place(each, board)
+        for each in sorted(entries, key=lambda each: each.dataset):
             settings = ", ".join(f"{name}={value}" for name, value in each.params.items())
             body.append(
-                [link("dataset", each.dataset), place, _value(each, board.metric), settings or each.reason,
-                 command(each) if each.finished else ""]
+                [link("dataset", each.dataset), _place(each, board), _value(each, board.metric), settings or each.reason,
+                 *[each.cpu] * several, command(each) if each.finished else ""]
             )  # fmt: skip
         if entries:
-            header = ["dataset", "place", board.metric, "chosen setting", "command"]
+            header = ["dataset", "place", board.metric, "chosen setting", *["processor"] * several, "command"]
             sections.append(Section(f"Budget {board.allowed}", (Grid(header, body),)))
     return Page(f"Leaderboard: {method}", (), tuple(sections))
 
@@ -287,16 +290,13 @@ def _shares_over_seconds(method: str, boards: Sequence[Board]) -> dict[str, list
     }
 
 
-def _ranked(dataset: str, board: Board) -> list[Result]:
-    """The finished entries of a dataset that have the metric, best first."""
-    finished = [each for each in board.entries if each.dataset == dataset and each.finished and board.metric in each.metrics]
-    return sorted(finished, key=lambda each: (-each.metrics[board.metric][0], each.entrant))
-
-
-def _place(result: Result, board: Board) -> str:
-    ranked = _ranked(result.dataset, board)
-    without = f"not measured by {board.metric}" if result.finished else result.status
-    return f"{ranked.index(result) + 1} of {len(ranked)}" if result in ranked else without
+def _place(entry: Result, board: Board) -> str:
+    """The place of an entry on its dataset, which those with equal values share, or why it has none."""
+    ranked = board.ranked(entry.dataset)
+    if not any(each is entry for each in ranked):
+        return f"not measured by {board.metric}" if entry.finished else entry.status
+    better = sum(each.metrics[board.metric][0] > entry.metrics[board.metric][0] for each in ranked)
+    return f"{better + 1} of {len(ranked)}"
 
 
 def _value(result: Result | Foreign, metric: str, interval: bool = True) -> str:
@@ -322,12 +322,13 @@ def _csv(entries: Sequence[Result]) -> str:
     import pandas as pd
 
     metrics = list(dict.fromkeys(name for each in entries for name in each.metrics))
+    of_defaults = list(dict.fromkeys(name for each in entries for name in each.default))
     rows = [
         {"method": inert(each.entrant), "dataset": inert(each.dataset), "budget": inert(each.allowed)}
         | {"budget_seconds": each.budget, "status": inert(each.status)}
         | {name: each.metrics[name][0] if name in each.metrics else "" for name in metrics}
-        | {"seconds": each.seconds.get("all", ""), "tried": each.tried, "ended": each.ended}
-        | {f"default {name}": each.default.get(name, "") for name in metrics if any(name in other.default for other in entries)}
+        | {"seconds": each.seconds.get("all", ""), "processor": inert(each.cpu), "tried": each.tried, "ended": each.ended}
+        | {f"default {name}": each.default.get(name, "") for name in of_defaults}
         | {"params": json.dumps(each.params, sort_keys=True)}
         for each in entries
     ]

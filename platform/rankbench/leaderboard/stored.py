@@ -15,10 +15,9 @@ from rankbench.judge.declared import read_declared
 from rankbench.leaderboard.agenda import FOLDER
 from rankbench.leaderboard.board import DECLARED, Board, comparable
 from rankbench.leaderboard.collection import collection, sources
-from rankbench.leaderboard.foreign import Foreign
 from rankbench.leaderboard.milestones import budget_of, name_of
-from rankbench.leaderboard.options import BoardOptions, Selection, ShowOptions
-from rankbench.leaderboard.results import Leaderboard, Result, within
+from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions
+from rankbench.leaderboard.results import Foreign, Leaderboard, Result, within
 from rankbench.leaderboard.site import Told, write_site, write_summary
 
 
@@ -32,10 +31,7 @@ def board(options: ShowOptions, environment: Environment, skipped: list[str] | N
     """
     rope = options.rope
     require(rope is None or 0 < rope < 1, f"--rope: {rope} is not between 0 and 1")
-    results = Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)
-    entries, foreign = [*results.all(Result)], [*results.all(Foreign)]
-    of = sources(environment)
-    return boards(options, entries, results.folder, of, options.budget, options.metric, options.threads, foreign)[0]
+    return boards(options, _store(options, environment, skipped), sources(environment), options.budget, options.metric)[0]
 
 
 def site(
@@ -52,11 +48,14 @@ def site(
     """
     one_page = to.suffix == ".md"
     require_writable(to.parent if one_page else to)
-    results = Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)
-    foreign, of_dataset = [*results.all(Foreign)], sources(environment)
-    found = boards(options, [*results.all(Result)], results.folder, of_dataset, threads=options.threads, foreign=foreign)
+    results = _store(options, environment, skipped)
+    found = boards(options, results, sources(environment))
     of = _families_of([each for board in found for each in board.entries])
     return write_summary(to, found, of) if one_page else write_site(to, found, results, of, collection(environment), on_page)
+
+
+def _store(options: BoardOptions, environment: Environment, skipped: list[str] | None) -> Leaderboard:
+    return Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)
 
 
 def _families_of(entries: Sequence[Result]) -> dict[str, list[str]]:
@@ -69,41 +68,45 @@ def _families_of(entries: Sequence[Result]) -> dict[str, list[str]]:
 
 
 def boards(
-    chosen: Selection,
-    entries: Sequence[Result],
-    folder: Path,
+    options: BoardOptions | LeaderboardOptions,
+    results: Leaderboard,
     of: Mapping[str, str],
     budget: str | None = None,
     metric: str | None = None,
-    threads: int | None = None,
-    foreign: Sequence[Foreign] = (),
+    entries: Sequence[Result] | None = None,
 ) -> list[Board]:
-    """One board of the entries in a folder per budget, those with most entries first, and of equal ones that with the largest
-    budget; with `budget`, that one alone. `of` says the source of each dataset. `foreign` lists on the data of its entries are
-    shown beside each.
+    """Return a board of the selected entries of a store per budget, those with most entries first, and of equal ones that with
+    the largest budget; with `budget`, that one alone. `of` says the source of each dataset. `entries` are by default all of
+    the store; its foreign lists on the same data are shown beside them.
+
+    Raises ConfigError if there is nothing, or nothing of what is selected.
     """
+    folder = results.folder
+    if entries is None:
+        entries = [*results.all(Result)]
     require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
     budgets = [*{each.allowed for each in entries}]
     if budget is not None:
-        wanted = name_of(budget_of(budget, "--budget"))
-        require(bool(within(entries, wanted)), f"{folder}: no results with a budget of {wanted}")
-        budgets = [wanted]
-    entries = [each for each in entries if threads in (None, each.threads)]
-    require(bool(entries), f"{folder}: no results with {threads} threads")
-    names = selected(chosen.methods, sorted({each.entrant for each in entries}), "--methods", families())
-    places = selected(chosen.datasets, sorted({each.dataset for each in entries}), "--datasets")
-    entries = [each for each in entries if each.entrant in names and each.dataset in places]
-    require(bool(entries), f"{folder}: no results of these methods on these datasets")
+        budgets = [name_of(budget_of(budget, "--budget"))]
+        require(bool(within(entries, budgets[0])), f"{folder}: no results with a budget of {budgets[0]}")
+    entries = [each for each in entries if options.threads in (None, each.threads)]
+    require(bool(entries), f"{folder}: no results with {options.threads} threads")
+    names = selected(options.methods, sorted({each.entrant for each in entries}), "--methods", families())
+    places = selected(options.datasets, sorted({each.dataset for each in entries}), "--datasets")
+    chosen = [each for each in entries if each.entrant in names and each.dataset in places]
+    nothing = f"{folder}: no results of these methods on these datasets"
+    require(bool(chosen), nothing)
     if metric is not None:
         metric = metric_set((metric,)).names[0]
         require_better_if_larger(metric, "--metric")
-        require(any(metric in each.metrics for each in entries), f"--metric: {metric} was not measured")
+        require(any(metric in each.metrics for each in chosen), f"--metric: {metric} was not measured")
     declared = read_declared(folder / DECLARED) if (folder / DECLARED).exists() else None
     found = []
     for allowed in budgets:
-        if of_budget := within(entries, allowed):
+        if of_budget := within(chosen, allowed):
             shown, notes = comparable(of_budget, metric)
             data = {(each.dataset, each.fingerprint) for each in shown}
-            beside = tuple(each for each in foreign if (each.dataset, each.fingerprint) in data)
+            beside = tuple(each for each in results.all(Foreign) if (each.dataset, each.fingerprint) in data)
             found.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes, beside, declared, of))
+    require(bool(found), f"{nothing} with a budget of {budgets[0]}")
     return sorted(found, key=lambda each: (-sum(of.metric == each.metric for of in each.entries), -each.seconds))

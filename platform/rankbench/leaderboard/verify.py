@@ -16,12 +16,14 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.threads import require_threads
 from rankbench.data.cards import load_card
+from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.fit import Progress
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
-from rankbench.leaderboard.agenda import FOLDER, rules_of
+from rankbench.leaderboard.agenda import FOLDER
 from rankbench.leaderboard.board import current
+from rankbench.leaderboard.entry import Rules
 from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import VerifyOptions
 from rankbench.leaderboard.results import Leaderboard, Result, rounded
@@ -90,11 +92,13 @@ def verify(
 ) -> list[Verified]:
     """Fit and measure entries again, one after another. `on_entry` is told of each, the number of those done, and of all.
 
-    Raises ConfigError for names of no entry, and if the data or the parameters of a method are others now.
+    Raises ConfigError for names of no entry, and before the first fit if the card of a dataset or the parameters of a method
+    are others now; if only the data are, at that entry.
     """
     entries = chosen(options, Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped))
     for each in entries:
         require_threads(each.threads, f"{_name(each)}: threads")
+        _job(each, environment)
     found = []
     for each in entries:
         found.append(again(each, environment, progress))
@@ -104,17 +108,21 @@ def verify(
 
 def again(entry: Result, environment: Environment, progress: Progress = ignore_progress) -> Verified:
     """Fit the setting of an entry and measure it on test. Raises ConfigError if the data are others now."""
+    (outcome,) = run(_job(entry, environment), environment, Execution(entry.threads), progress)
+    now = measured_in(outcome.record)
+    other_data = f"{_name(entry)}: the prepared data of {entry.dataset} are not those of the entry"
+    require(now["fingerprint"] == entry.fingerprint, other_data)
+    values = {metric: rounded(now["metrics"][metric][0]) for metric in entry.metrics}
+    return Verified(entry, values, tuple(_elsewhere(entry, now["cpu"], now["versions"])))
+
+
+def _job(entry: Result, environment: Environment) -> Job:
+    """The fit of the setting of an entry, and the measurement of all of its metrics."""
     name, card = _name(entry), load_card(entry.dataset, environment)
     of_card = f"{name}: the card of {entry.dataset} is another one than that of the entry, whose data cannot be had any more"
     require(card.content_key() == entry.card, of_card)
-    rules = rules_of(entry.metric, entry.threads)
-    config = configure(entry.method, entry.params, name)
-    job = Job(card, (config,), "train", "test", rules.metrics, entry.precision, rules.seed)
-    (outcome,) = run(job, environment, Execution(entry.threads), progress)
-    now = measured_in(outcome.record)
-    require(now["fingerprint"] == entry.fingerprint, f"{name}: the prepared data of {entry.dataset} are not those of the entry")
-    values = {metric: rounded(value[0]) for metric, value in now["metrics"].items() if metric in entry.metrics}
-    return Verified(entry, values, tuple(_elsewhere(entry, now["cpu"], now["versions"])))
+    config, metrics = configure(entry.method, entry.params, name), metric_set(entry.metrics, source=name)
+    return Job(card, (config,), "train", "test", metrics, entry.precision, Rules.seed)
 
 
 def _elsewhere(entry: Result, cpu: str, versions: dict[str, str]) -> Iterator[str]:

@@ -156,8 +156,12 @@ def _panel(axis: Axes, panel: Panel) -> None:
     _ticks(axis, panel)
     if panel.x_limits:
         axis.set_xlim(*panel.x_limits)
-    if panel.finish:
-        panel.finish(axis)
+    if panel.shares is not None:
+        axis.xaxis.tick_top()
+        axis.tick_params(length=0, labelsize=8)
+        axis.spines[:].set_visible(False)
+        for tick in axis.get_xticklabels():
+            tick.set(rotation=40, ha="left")
     if not any(len(marks.x) for marks in panel.marks) and panel.shares is None:
         axis.set_axis_off()  # a panel of names alone
     if any(marks.name for marks in panel.marks):
@@ -225,7 +229,8 @@ def _table_of_colours(axis: Axes, shares: np.ndarray) -> None:
     rows, columns = (np.arange(n + 1) - 0.5 for n in shares.shape)
     axis.pcolormesh(columns, rows, shares, cmap="Blues", vmin=50, vmax=100)
     for (row, column), share in np.ndenumerate(shares):
-        text, colour = "–" if np.isnan(share) else f"{share:.0f}", "#fefefe" if share > LIGHT else "#1b2430"
+        # A cell without a value has the ground of the page, which may be dark.
+        text, colour = ("–", INK) if np.isnan(share) else (f"{share:.0f}", "#fefefe" if share > LIGHT else "#1b2430")
         axis.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
 
 

@@ -6,14 +6,11 @@ seven have other lines and markers; a figure also names its methods: colour is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from rankbench.core.palette import COLOURS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 DASHES = ((), (6, 3), (2, 2), (9, 3, 2, 3), (14, 3))
 MARKERS = ("o", "s", "^", "D", "v", "h")  # as matplotlib names them
@@ -79,7 +76,7 @@ class Panel:
 
     `zero`: a vertical line at 0. `band`: a grey area between two x. `shares` (n_rows, n_columns): a table of colours, in
     percent. `percent`: x is a share. `dense`: rows close together. `small`: one of many, with little text. `legend`: its place
-    inside of the panel; empty: above it. `finish(axis)`: changes of matplotlib's axis that no other field describes.
+    inside of the panel; empty: above it.
     """
 
     title: str
@@ -102,7 +99,6 @@ class Panel:
     small: bool = False
     grid: Literal["both", "x", ""] = "both"
     legend: str = ""
-    finish: Callable[[Axes], None] | None = None
 
 
 @dataclass(frozen=True)

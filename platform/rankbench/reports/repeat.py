@@ -30,9 +30,9 @@ def row_command(about: SweepFile, record: RunRecord, searched: RunRecord | None,
     stated = {*arm.params}.union(*arm.chosen.values()) if arm else set(record.params)
     # The final fit of a search that ended early has the best number of iterations.
     changed = {name for name, value in searched.params.items() if record.params.get(name) != value} if searched else set()
-    words += [_word(name, value) for name, value in record.params.items() if name in stated | changed]
+    words += [assignment(name, value) for name, value in record.params.items() if name in stated | changed]
     if isinstance(entry, dict):
-        words += [_word(f"data.{path}", value) for path, value in flatten(entry).items() if path not in ("name", "file")]
+        words += [assignment(f"data.{path}", value) for path, value in flatten(entry).items() if path not in ("name", "file")]
     if experiment.final.split_seeds is not None:
         words = [word for word in words if not word.startswith("data.split.seed=")]
         words.append(f"data.split.seed={record.dataset.split_seed}")
@@ -56,7 +56,7 @@ def _plugins(about: SweepFile) -> list[str]:
     return given + [str(folder / name) if name.endswith(".py") else name for name in about.experiment.plugins]
 
 
-def _word(name: str, value: Any) -> str:
+def assignment(name: str, value: Any) -> str:
     """Return `name=value` such that the command reads the same value."""
     plain = value if isinstance(value, str) else json.dumps(value)
     return f"{name}={plain if scalar(plain) == value else json.dumps(value)}"

@@ -214,8 +214,8 @@ def _measured(stored: StoredSweep, table: Table, finals: list[RunRecord]) -> Ite
             )
         if splits:
             yield f"recall means `{data.recall}` in the published tables of {name}"
-    if finals:
-        yield from _machine(finals[0])
+    machines = Counter(line for record in finals for line in _machine(record))
+    yield from (line if n == len(finals) else f"{line} ({n} of {len(finals)} final runs)" for line, n in machines.items())
     stages = Counter(record.stage for record in stored.records.values())
     yield f"{stages['search']} searched settings in {stored.about.fits} fits, {stages['final']} final runs"
 

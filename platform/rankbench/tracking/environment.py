@@ -32,7 +32,7 @@ def describe_environment(used: Sequence[plugins.Plugin] | None = None) -> dict[s
         "packages": {name: _version(name) for name in PACKAGES},
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
-            "cpu": _cpu(),
+            "cpu": processor(),
             "cores": os.cpu_count(),
             "memory_bytes": psutil.virtual_memory().total,
         },
@@ -58,7 +58,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _cpu() -> str:
+def processor() -> str:
+    """Return the kind of processor of this machine."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,23 +1,29 @@
-"""Web addresses of the MLflow runs of a sweep, for reports."""
+"""Web addresses: of the MLflow runs of a sweep, for reports, and where the pages of a SQLite store are served, which the server
+that was last started on it keeps in a file beside it.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from rankbench.core.errors import first_line
+from rankbench.core.errors import StorageError, first_line
+from rankbench.core.files import write_text
 from rankbench.tracking.address import is_server, sqlite_file
-from rankbench.tracking.served import DEFAULT, served_at
 
 log = logging.getLogger(__name__)
 
 QUICK = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}  # a report does not wait for a dead server
 MOST = 10_000  # final runs of an experiment that are looked at
+DEFAULT = "http://127.0.0.1:5000"  # where `rankbench ui` listens if nothing else is said
+_ADDRESS = re.compile(r"http://[\w.:\[\]-]{1,255}")  # a results folder may be another person's
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,26 @@ def web_address(uri: str) -> str:
         return served_at(uri)
     parts = urlsplit(uri)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
+
+
+def served_at(uri: str) -> str:
+    """Return the address at which the store was served last, DEFAULT if it never was."""
+    file = sqlite_file(uri)
+    with suppress(OSError, ValueError):
+        if file and (path := _beside(file)).is_file() and _ADDRESS.fullmatch(text := path.read_text("utf-8")[:300].strip()):
+            return text
+    return DEFAULT
+
+
+def remember(uri: str, address: str) -> None:
+    """Keep the address of a server that now serves the store, if there is a place for it."""
+    if file := sqlite_file(uri):
+        with suppress(StorageError, OSError):
+            write_text(_beside(file), f"{address}\n")
+
+
+def _beside(file: Path) -> Path:
+    return file.with_name(f"{file.name}.address")
 
 
 def _command(address: str) -> str:

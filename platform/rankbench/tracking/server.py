@@ -17,9 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rankbench.core.errors import ConfigError, StorageError
-from rankbench.tracking.served import remember
-from rankbench.tracking.store import QUIET, clear_errors, make_tables
-from rankbench.tracking.upgrade import upgrade
+from rankbench.tracking.links import remember
+from rankbench.tracking.store import QUIET, clear_errors, make_tables, upgrade
 
 START_SECONDS = 300.0  # 7 to 14 s on an idle machine, minutes on an overloaded one
 STOP_SECONDS = 10.0  # the server itself waits 5 s for open requests
