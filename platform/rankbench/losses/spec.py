@@ -192,6 +192,8 @@ class Loss:
     only_because: str = ""
     #: The reason why the user's own items must be among those that a positive is compared with; empty if they need not.
     among_all: str = ""
+    #: The reason why sampled items must be drawn from all with equal probability; empty if they need not.
+    only_uniform: str = ""
     #: The reason why the gradient is not the derivative of the value, such as a part that is held constant or an adversary that
     #: ascends; empty if it is the derivative.
     gradient_differs: str = ""
