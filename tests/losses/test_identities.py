@@ -13,9 +13,10 @@ from toy import A, whole
 from rankbench.losses.bsl import BSL, bsl
 from rankbench.losses.debiased import DebiasedInfoNCE, DebiasedMSE, debiased_infonce, debiased_mse
 from rankbench.losses.infonce import MINEPlus, Temperature, infonce, mine, mine_plus
-from rankbench.losses.rg import RG, rg2, rgx
+from rankbench.losses.rg import rg2, rgx
 from rankbench.losses.sl import SL, sl
-from rankbench.losses.softmax import SampledSoftmax, Softmax, sampled_softmax, softmax
+from rankbench.losses.softmax import SampledSoftmax, sampled_softmax, softmax
+from rankbench.losses.spec import NoParams
 
 same = torch.testing.assert_close
 
@@ -74,16 +75,16 @@ def test_the_constant_between_debiased_mse_and_the_squared_error():
 @given(drawn=catalogues(-5, 5))
 def test_rgx_is_mean_and_variance_and_rg2_adds_the_squared_mean(drawn):
     o, s = drawn
-    value = rgx(s, RG())
+    value = rgx(s, NoParams())
     same(value, -s.pos + o.mean() + o.var(correction=0) / 2 + 0.5)
-    same(rg2(s, RG()), value + o.mean().square() / 2)
-    assert (value <= rg2(s, RG()) + 1e-12).all()
+    same(rg2(s, NoParams()), value + o.mean().square() / 2)
+    assert (value <= rg2(s, NoParams()) + 1e-12).all()
 
 
 @given(drawn=catalogues(-1, 1))
 def test_rgx_is_softmax_to_second_order(drawn):
     o, s = drawn
-    error = softmax(s, Softmax()) - (rgx(s, RG()) + math.log(len(o)) - 0.5)
+    error = softmax(s, NoParams()) - (rgx(s, NoParams()) + math.log(len(o)) - 0.5)
     # What is left is a third cumulant, over 6; of a variable within a range r that is at most r³ / 6√3.
     assert (error.abs() <= (o.max() - o.min()) ** 3 / (36 * math.sqrt(3)) + 1e-12).all()
 
@@ -92,11 +93,11 @@ def test_rgx_is_softmax_to_second_order(drawn):
 def test_rg2_bounds_the_taylor_polynomial_of_softmax(drawn):
     o, s = drawn
     taylor = -s.pos + math.log(len(o)) + o.mean() + o.var(correction=0) / 2
-    assert (rg2(s, RG()) + math.log(len(o)) - 0.5 >= taylor - 1e-12).all()
+    assert (rg2(s, NoParams()) + math.log(len(o)) - 0.5 >= taylor - 1e-12).all()
 
 
 @pytest.mark.parametrize(("h", "expected"), [(0.1, 5.01e-5), (0.01, 5.36e-8)])
 def test_the_expansion_of_a(h, expected):
     s = whole(h * A)
-    error = (softmax(s, Softmax()) - rgx(s, RG()) - math.log(len(A)) + 0.5).abs()
+    error = (softmax(s, NoParams()) - rgx(s, NoParams()) - math.log(len(A)) + 0.5).abs()
     assert error.tolist() == pytest.approx([expected] * 2, rel=2e-3)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rows import batches, catalogues, shifted
 from toy import A, row_b, tensor, whole
 
-from rankbench.losses.softmax import SampledSoftmax, Softmax, sampled_softmax, softmax
+from rankbench.losses.softmax import SampledSoftmax, sampled_softmax, softmax
+from rankbench.losses.spec import NoParams
 
 LOGITS = catalogues(-20, 20)
 CORRECTIONS = ["nq_N", "expected_count", "both"]
@@ -20,7 +21,7 @@ Q = tensor([[0.4, 0.3, 0.2, 0.1]]).log()
 
 @pytest.mark.worked("softmax")
 def test_softmax_of_a():
-    rows = softmax(whole(A), Softmax())
+    rows = softmax(whole(A), NoParams())
     assert rows.tolist() == pytest.approx([0.6196173997, 2.1196173997], abs=1e-9)
     assert rows.mean().item() == pytest.approx(1.3696173997, abs=1e-9)
 
@@ -58,7 +59,7 @@ def test_the_sampled_sum_on_average(correction, expected):
 @given(drawn=LOGITS)
 def test_softmax_is_cross_entropy_and_bounds_the_log_of_the_rank(drawn):
     o, s = drawn
-    value = softmax(s, Softmax())
+    value = softmax(s, NoParams())
     torch.testing.assert_close(value, torch.nn.functional.cross_entropy(o.expand(len(s.pos), -1), s.items, reduction="none"))
     rank = (o >= s.pos[:, None]).sum(dim=1).double()
     assert (rank.log() <= value + 1e-9).all() and (value >= 0).all()
@@ -67,7 +68,7 @@ def test_softmax_is_cross_entropy_and_bounds_the_log_of_the_rank(drawn):
 @given(drawn=LOGITS, c=st.floats(-20, 20))
 def test_softmax_forgives_a_shift(drawn, c):
     _, s = drawn
-    torch.testing.assert_close(softmax(shifted(s, c), Softmax()), softmax(s, Softmax()), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(softmax(shifted(s, c), NoParams()), softmax(s, NoParams()), rtol=1e-6, atol=1e-9)
 
 
 @given(s=batches(-20, 20), c=st.floats(-20, 20), correction=st.sampled_from(CORRECTIONS))
@@ -94,5 +95,5 @@ def test_the_corrections_differ_by_the_log_of_n_over_n_items():
 
 def test_the_expected_count_of_the_whole_catalogue_is_softmax_with_the_positive_twice():
     s = replace(whole(A), logq=torch.full((1, len(A)), -math.log(len(A)), dtype=torch.float64))
-    expected = softmax(s, Softmax()) + (s.pos.exp() / A.exp().sum()).log1p()
+    expected = softmax(s, NoParams()) + (s.pos.exp() / A.exp().sum()).log1p()
     torch.testing.assert_close(sampled_softmax(s, SampledSoftmax("expected_count")), expected)

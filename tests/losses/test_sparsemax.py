@@ -6,13 +6,14 @@ from hypothesis import given
 from rows import catalogues
 from toy import A, whole
 
-from rankbench.losses.sparsemax import Sparsemax, sparsemax, sparsemax_of
+from rankbench.losses.sparsemax import sparsemax, sparsemax_of
+from rankbench.losses.spec import NoParams
 
 LOGITS = catalogues(-3, 3)
 
 
 def loss_of(o, positives):
-    return sparsemax(whole(o, positives), Sparsemax())
+    return sparsemax(whole(o, positives), NoParams())
 
 
 @pytest.mark.worked("sparsemax")
@@ -52,7 +53,7 @@ def test_the_loss_by_its_support(drawn):
     k = max(k for k in range(1, len(ordered) + 1) if 1 + k * ordered[k - 1] > sum(ordered[:k]))
     theta = (sum(ordered[:k]) - 1) / k
     expected = -s.pos + 0.5 * sum(x * x - theta * theta for x in ordered[:k]) + 0.5
-    torch.testing.assert_close(sparsemax(s, Sparsemax()), expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(sparsemax(s, NoParams()), expected, rtol=1e-9, atol=1e-9)
 
 
 @given(drawn=LOGITS)

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from toy import row_b, tensor
 
 from rankbench.losses.spec import Sizes
-from rankbench.losses.uib import UIB, boundary, uib
+from rankbench.losses.uib import UIB, Boundary, uib
 
 SIZES = Sizes(n_users=3, n_items=10, embedding_dim=2)
 logits = st.lists(st.floats(-20, 20), min_size=2, max_size=6)
 
 
 def start(p: UIB) -> torch.nn.Module:
-    return boundary(p, SIZES, torch.Generator().manual_seed(0)).double()
+    return Boundary(p, SIZES, torch.Generator().manual_seed(0)).double()
 
 
 def of(p: UIB, b: float, pos, *neg) -> float:
@@ -56,7 +56,7 @@ def test_the_linear_boundary_is_a_map_of_the_users_vector():
 
 
 def test_the_linear_boundary_is_drawn_from_the_generator():
-    first, again = (boundary(UIB(), SIZES, torch.Generator().manual_seed(7)) for _ in range(2))
-    other = boundary(UIB(), SIZES, torch.Generator().manual_seed(8))
+    first, again = (Boundary(UIB(), SIZES, torch.Generator().manual_seed(7)) for _ in range(2))
+    other = Boundary(UIB(), SIZES, torch.Generator().manual_seed(8))
     assert torch.equal(first.weight, again.weight)
     assert not torch.equal(first.weight, other.weight)

@@ -8,7 +8,7 @@ from graphs import edge_list, random_interactions, random_tensor
 
 from rankbench.core import devices
 from rankbench.core.threads import pinned
-from rankbench.models.edges import Edges, edge_products, sums_per_node, weighted_sums
+from rankbench.models.edges import Edges, edge_products, weighted_sums
 
 ATOL = dict(rtol=0, atol=1e-12)
 
@@ -60,12 +60,6 @@ def test_sums_and_products_are_those_of_a_loop(way, edges, chunks, width):
     a, b = (random_tensor(seed, edges.n_nodes, chunks * width) for seed in (2, 3))
     torch.testing.assert_close(weighted_sums(edges, weights, a), sums_by_loop(edges, weights, a), **ATOL)
     torch.testing.assert_close(edge_products(edges, a, b, chunks), products_by_loop(edges, a, b, chunks), **ATOL)
-    found = [sums_per_node(edges, weights, tails) for tails in (False, True)]
-    expected = [torch.zeros(edges.n_nodes, chunks, dtype=torch.float64) for _ in range(2)]
-    for e, ends in enumerate(edge_list(edges)):
-        for side, node in zip(expected, ends, strict=True):
-            side[node] += weights[e]
-    torch.testing.assert_close(found, expected, **ATOL)
 
 
 @pytest.mark.parametrize("graph", ["both directions", "with loops", "one direction"])
@@ -88,7 +82,7 @@ def all_of(edges, dtype):
     a.requires_grad_()
     sums, products = weighted_sums(edges, weights, a), edge_products(edges, a, b, 4)
     gradients = torch.autograd.grad([sums, products], [weights, a], [given, weights.detach() + 1])
-    return [sums, products, *gradients, sums_per_node(edges, weights, tails=True)]
+    return [sums, products, *gradients]
 
 
 def test_single_precision_keeps_its_digits():

@@ -8,11 +8,9 @@ import torch
 from graphs import DIGITS, U, V, X, edge_list, random_interactions, random_tensor, tensor
 from torch.nn.functional import elu, leaky_relu
 
-from rankbench.core import devices
 from rankbench.core.errors import ConfigError
-from rankbench.models.attention import attention
 from rankbench.models.edges import Edges
-from rankbench.models.gat import GAT, gat
+from rankbench.models.gat import GAT, attention, gat
 
 WEIGHT, A_SRC, A_DST = tensor([1, 0.5], [-0.5, 1]), tensor(0.5, -1), tensor(1, 0.25)
 # Rows u0, u1, i0, i1, i2, each with the neighbours and the node itself in the order of nodes.
@@ -73,10 +71,8 @@ def dense_attention(edges, t, s):
     return torch.stack(columns, dim=1)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("loops", [True, False])
-def test_attention_and_its_gradients_are_those_of_dense_rows(monkeypatch, loops, compiled):
-    monkeypatch.setattr(devices, "_COMPILED", compiled)
+def test_attention_and_its_gradients_are_those_of_dense_rows(loops):
     edges = Edges.between(random_interactions(0, 12, 9), loops)
     t, s = (3 * random_tensor(seed, edges.n_nodes, 3) for seed in (1, 2))
     t, s, given = t.requires_grad_(), s.requires_grad_(), random_tensor(3, edges.nnz, 3)
@@ -143,16 +139,17 @@ def test_the_same_vectors_and_gradients_as_torch_geometric():
     met, dim = random_interactions(8, 15, 10), 6
     encoder = built(GAT(1, 3), met, random_tensor(9, 15, dim), random_tensor(10, 10, dim))
     x = torch.cat([encoder.users, encoder.items]).detach()
-    weight = random_tensor(11, dim, 12)
-    at_head, at_tail = random_tensor(12, 4, 3), random_tensor(13, 4, 3)
     peer = peer.double()
     with torch.no_grad():
-        peer.lin.weight.copy_(weight.T)
-        peer.att_dst.copy_(at_head.T[None])
-        peer.att_src.copy_(at_tail.T[None])
+        encoder.weights[0], encoder.at_head[0], encoder.at_tail[0] = (
+            torch.nn.Parameter(random_tensor(seed, *shape)) for seed, shape in ((11, (dim, 12)), (12, (4, 3)), (13, (4, 3)))
+        )
+        peer.lin.weight.copy_(encoder.weights[0].T)
+        peer.att_dst.copy_(encoder.at_head[0].T[None])
+        peer.att_src.copy_(encoder.at_tail[0].T[None])
     head, tail = torch.tensor(edge_list(encoder.edges)).T
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    found, expected = encoder.layer(ours, weight, at_head, at_tail).flatten(1), peer(theirs, torch.stack([tail, head]))
+    found, expected = encoder.layer(ours, 0).flatten(1), peer(theirs, torch.stack([tail, head]))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
     given = random_tensor(14, *found.shape)
     gradients = [torch.autograd.grad(*each, given)[0] for each in ((found, ours), (expected, theirs))]

@@ -47,6 +47,14 @@ def test_every_method_agrees_with_the_reference_forth_and_back(method, n_items, 
         assert_allclose(fast, plain, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["logsumexp", "scores"])
+def test_bfloat16_rounds_the_products(method):
+    rows, items = (each.detach().float() for each in vectors())
+    exact, rounded = (METHODS[method](ChunkedCatalogue(rows, items, OF, kind)) for kind in ("float32", "bfloat16"))
+    assert rounded.dtype == torch.float32 and (rounded != exact).any()
+    assert (rounded - exact).abs().max() <= 3 * 2**-8 * rows.norm(dim=1).max() * items.norm(dim=1).max()
+
+
 def test_the_logsumexp_has_the_gradient_of_finite_differences(chunk):
     assert gradcheck(lambda p, q: of_each(p, q).logsumexp(), vectors(n_rows=2, n_items=70, d=2))
 

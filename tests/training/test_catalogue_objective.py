@@ -217,7 +217,9 @@ def test_a_resumed_fit_over_the_catalogue_has_the_same_bits(tmp_path):
 def test_a_user_without_other_items_is_refused(name):
     X = interactions().tolil()
     X[2, :] = 1
-    with pytest.raises(DataError, match=f"user 2 has all {X.shape[1]} items: no negative is left; use sampler=uniform-all"):
+    with pytest.raises(
+        DataError, match=rf"row 2 \(from 0\) of .* has all {X.shape[1]} items: no negative is left; use sampler=uniform-all"
+    ):
         trainer_of(sp.csr_array(X), name, objective="catalogue", sampler="uniform-other")
     trainer = trainer_of(sp.csr_array(X), name, objective="catalogue", sampler="uniform-all")
     assert np.isfinite(trainer.epoch(1, 1.0))
@@ -234,10 +236,13 @@ def test_what_has_no_such_form_is_refused_with_those_that_have():
             params(name, objective="catalogue", sampler="uniform-other")
     with pytest.raises(ConfigError, match="sampler=uniform-other: this loss needs all items, because scores of positives"):
         params("rg2-sampled-sgd", sampler="uniform-other")
-    with pytest.raises(ConfigError, match=r"objective=catalogue: this loss compares pairs of items; use one of .*talos"):
+    with pytest.raises(ConfigError, match=r"objective=catalogue: this loss has no form for it; use one of .*talos"):
         params("bpr", objective="catalogue")
-    for values in ({"sampler": "popularity"}, {"shared_negatives": True}):
-        with pytest.raises(ConfigError, match="objective=catalogue needs sampler"):
+    for values, problem in (
+        ({"sampler": "popularity"}, "objective=catalogue needs sampler"),
+        ({"shared_negatives": True}, "objective=catalogue draws no negatives: leave shared_negatives out"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
             params("sl", objective="catalogue", **values)
     with pytest.raises(ConfigError, match="float32 only"):
         params("sl", objective="catalogue", precision="bfloat16")

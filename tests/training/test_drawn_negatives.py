@@ -11,9 +11,9 @@ from torch.nn.functional import normalize
 
 from rankbench.losses.spec import Ragged, Scores, Sizes, registered
 from rankbench.training.batches import Batch, Rows
+from rankbench.training.drawn_negatives import SharedScores
 from rankbench.training.negatives import NegativeSampler
 from rankbench.training.scoring import own_items, scores_of
-from rankbench.training.shared_scores import SharedScores
 
 LOSSES = sorted(
     loss.name for loss in registered() if loss.sampler and loss.needs <= {"extra_positives", "all_positives", "rivals"}

@@ -14,7 +14,6 @@ from rankbench.core import devices
 from rankbench.experiment.job import configure
 from rankbench.kernels import catalogue_sum
 from rankbench.losses.spec import registered as losses
-from rankbench.training import user_catalogue
 from rankbench.training.draws import OtherItems
 from rankbench.training.negatives import NegativeSampler
 from rankbench.training.trainer import Trainer
@@ -101,8 +100,7 @@ class Largest(TorchDispatchMode):
 )
 def test_a_step_over_the_catalogue_has_no_array_of_all_scores(generic, monkeypatch, method, sampler):
     generic()
-    for module in (catalogue_sum, user_catalogue):
-        monkeypatch.setattr(module, "PART", 1000)
+    monkeypatch.setattr(catalogue_sum, "PART", 1000)
     X = sp.csr_array((np.random.default_rng(1).random((60, 500)) < 0.01).astype(np.float32))
     params = configure(method, {"embedding_dim": 4, "objective": "catalogue", "sampler": sampler, "users_per_step": 60}).params
     trainer = Trainer(X, params, losses().get(method), 3, np.float64, "cpu")

@@ -181,7 +181,10 @@ def test_a_user_with_every_item_is_named_and_told_what_to_use():
     met = np.zeros((3, 4), bool)
     met[0, 0], met[1] = True, True
     X = csr_from_pairs(*np.nonzero(met), met.shape)
-    with pytest.raises(DataError, match="user 1 has all 4 items: no negative is left; use sampler=uniform-all"):
+    with pytest.raises(
+        DataError,
+        match=r"row 1 \(from 0\) of the training matrix has all 4 items: no negative is left; use sampler=uniform-all",
+    ):
         NegativeSampler(X, "uniform-other", 2, shared=False)
     drawn = NegativeSampler(X, "uniform-all", 50, shared=False).draw(0, 1, 0, np.array([1]), np.array([0]))
     assert set(drawn.items.ravel()) == {0, 1, 2, 3}

@@ -188,6 +188,15 @@ def test_touched_items_are_what_a_batch_scores(X):
     assert_array_equal(touched_items(Batch(USERS, ITEMS, None, None), N_ITEMS, whole=False), [7, 12, 50])
 
 
+@pytest.mark.parametrize("per_row", [False, True], ids=["of users", "of rows"])
+def test_a_temperature_does_not_scale_the_vectors_that_a_loss_reads(per_row, X):
+    (U, V), batch = tables(), a_batch(X)
+    given = {"row_vectors": U[USERS]} if per_row else {}
+    s = scores_of(a_loss("dot", "user_vectors"), batch, Rows(U, None), Rows(V, None), X, V.detach(), temperature=0.5, **given)
+    assert_allclose(s.pos.detach(), 2 * (U[USERS] * V[ITEMS]).sum(1).detach())
+    assert_array_equal(s.user_vectors.detach(), U[USERS].detach())
+
+
 @pytest.mark.parametrize("wanted", [[], [3], [0, 4, 9], list(range(10)), None], ids=str)
 def test_rows_say_where_each_vector_stands(wanted):
     table = torch.arange(20.0).reshape(10, 2)

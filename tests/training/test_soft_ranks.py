@@ -46,6 +46,14 @@ def test_values_and_gradients_are_those_of_pytorch(n, K, tau, delta, together, e
             assert torch.allclose(a, b, rtol=1e-9, atol=1e-12 / tau)
 
 
+@pytest.mark.parametrize("table", [ScoreTable, SampledScores])
+def test_after_an_indicator_of_1_without_an_offset_all_items_are_alike(table):
+    """The first rank takes the positive for certain, so that the factor of all scores is 0, and only the items count."""
+    pos, neg = torch.ones(1, dtype=torch.float64), -torch.ones(1, 3, dtype=torch.float64)
+    value, *_ = precision_and_gradients(table, pos, neg, K=3, tau=0.01, delta=0.0, together=True)
+    assert value.item() == pytest.approx((1 + 1 / 4 + 1 / 4) / 3)
+
+
 @pytest.mark.parametrize("n", [15, 16, 1024])
 def test_float32_is_as_near_to_float64_as_pytorch(n):
     generator = torch.Generator().manual_seed(n)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from rankbench.core.errors import ConfigError
 from rankbench.experiment.fit import fit
 from rankbench.experiment.job import configure
 
@@ -11,7 +12,7 @@ SMALL = {"embedding_dim": 4, "epochs": 2, "batch_size": 32, "n_negatives": 3, "p
 ALTERNATIVES = {
     "users_per_step": 7, "popularity_power": 0.5, "decay": "batch", "init_scale": 0.5, "eval_every": 3, "stop_metric": "ndcg@5",
     "batch_size": 16, "n_negatives": 5, "shared_negatives": True, "cg_steps": 5,
-    "subspace_dim": 32,
+    "subspace_dim": 32, "beta": 0.7, "tau": 0.7,
 }  # fmt: skip
 
 
@@ -29,6 +30,8 @@ def vectors(method, values):
         ("bpr", {"init": "xavier"}, {"init_scale"}),
         ("softmax", {}, {"n_negatives", "shared_negatives"}),
         ("infonce", {"objective": "catalogue"}, {"n_negatives", "batch_size"}),
+        ("opauc", {}, {"tau"}),
+        ("opauc", {"form": "kl"}, {"beta"}),
         ("ials", {}, {"cg_steps", "subspace_dim"}),
     ],
 )
@@ -55,3 +58,35 @@ def test_an_unused_parameter_changes_no_bit(method, changes, unused):
 )
 def test_a_parameter_is_used_where_another_one_calls_for_it(changes, used):
     assert used <= set(configure("infonce", changes).used)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "problem"),
+    [
+        ("softmax", {"sampler": "in-batch"}, "sampler=in-batch: this loss draws no negatives"),
+        ("recall-at-k-catalogue", {"sampler": "uniform-other"}, "sampler=uniform-other: this loss draws no negatives"),
+        (
+            "debiased-infonce",
+            {"sampler": "popularity"},
+            "sampler=popularity: this loss needs uniform-all, because it subtracts",
+        ),
+        ("sl", {"precision": "bfloat16"}, "precision=bfloat16: model=mf with own negatives has no product that it is for"),
+    ],
+)
+def test_what_a_fit_would_ignore_without_a_word_is_refused(method, changes, problem):
+    with pytest.raises(ConfigError, match=f"{method}: {problem}"):
+        configure(method, changes)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("softmax", {"sampler": "uniform-all"}),
+        ("sampled-softmax", {"sampler": "in-batch", "precision": "bfloat16"}),
+        ("sl", {"shared_negatives": True, "precision": "bfloat16"}),
+        ("sl", {"model": "lightgcn", "precision": "bfloat16"}),
+        ("softmax", {"precision": "bfloat16"}),
+    ],
+)
+def test_what_a_fit_reads_is_not_refused(method, changes):
+    configure(method, changes)

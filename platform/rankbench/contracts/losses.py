@@ -315,25 +315,13 @@ def twins_are_equal(loss: Loss) -> None:
 def devices_agree(loss: Loss) -> None:
     if not torch.cuda.is_available():
         raise NotCheckedError("this machine has no GPU that PyTorch can use")
-    p = loss.params()
-    s, state = batch(loss, p), new_state(loss, p)
-    expected = row_losses(loss, s, p, state).detach()
-    found = row_losses(loss, _on("cuda", s), p, state.to("cuda") if state else None).detach()
+    p, state = loss.params(), new_state(loss, loss.params())
+    expected = row_losses(loss, batch(loss, p), p, state).detach()
+    with torch.device("cuda"):
+        there = batch(loss, p)
+    found = row_losses(loss, there, p, state.to("cuda") if state else None).detach()
     expect(found.device.type == "cuda", f"the values are on {found.device}")
     expect_equal(found.cpu(), expected, "values on the GPU and on the processor", 1e-9, 1e-12)
-
-
-def _on(device: str, s: Scores) -> Scores:
-    def moved(x: Any) -> Any:
-        if isinstance(x, Tensor):
-            return x.detach().to(device)
-        if isinstance(x, Ragged):
-            return Ragged(moved(x.values), moved(x.row))
-        return ScoreTable(moved(x.values)) if isinstance(x, ScoreTable) else x
-
-    rival = s.rival
-    fields = {field.name: moved(getattr(s, field.name)) for field in dataclasses.fields(s) if field.name != "rival"}
-    return Scores(**fields, rival=rival and (lambda k: rival(k.cpu()).to(device)))
 
 
 @CONTRACT.check(

@@ -69,7 +69,9 @@ def rank(
     states = [State(model, users, k, auc) for model in users.folded(models)]
     n_items = holdout.target.shape[1]
     blocks, parts = slices(0, n_items, columns or n_items), slices(0, len(users.rows), block_users)
-    work = list(itertools.product(families_of(states), passes(auc), blocks))
+    # AUC needs a second pass, because a target's score must be known before other scores are compared with it.
+    passes = [merge, count] if auc else [merge]
+    work = list(itertools.product(families_of(states), passes, blocks))
     done, total = 0, len(users.rows) * len(work)
     workspace = threading.local()
     # The product of one block is too small to split, so each thread computes a whole block.
@@ -168,11 +170,6 @@ def scan_part(
             # The last model of a family may overwrite the shared array.
             out = base if state is family[-1] else _buffer(workspace, "scores", shape, holder.dtype)
             use(state, state.model.finish(base, history, items, out), items.start, seen, target, part, targets)
-
-
-def passes(auc: bool) -> list[Callable[..., None]]:
-    # AUC needs a second pass, because a target's score must be known before other scores are compared with it.
-    return [merge, count] if auc else [merge]
 
 
 def merge(

@@ -73,20 +73,15 @@ def bootstrap_means(
 
     def work(given: tuple[slice, np.ndarray]) -> int:
         part, picks = given
-        _means_of(picks, table, draws[part])
+        counts = np.zeros(picks.shape)
+        _count(picks, counts)
+        draws[part] = counts @ table / m
         return part.stop
 
     with threadpool_limits(1, "blas"):
         for done in in_order(work, picked, threads):
             on_progress(done / resamples)
     return draws
-
-
-def _means_of(picks: np.ndarray, table: np.ndarray, means: np.ndarray) -> None:
-    """Set `means` (n, n_columns) to those of the rows of `table` that `picks` (n, m) names."""
-    weights = np.zeros(picks.shape)
-    _count(picks, weights)
-    means[:] = weights @ table / len(table)
 
 
 @numba.njit(cache=True, nogil=True)

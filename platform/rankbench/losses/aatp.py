@@ -23,7 +23,9 @@ from rankbench.losses.spec import Scores, loss
 @dataclass(frozen=True)
 class AATP(Params):
     K: int = param(20, "length K of the list whose last score is the threshold", Choice(10, 20, 50), ge=1)
-    beta_lr: float = param(1e-3, "learning rate of the thresholds", Range(1e-4, 1e-1, exponents=True), gt=0)
+    beta_lr: float = param(
+        1e-3, "learning rate of the thresholds, if they are learned", Range(1e-4, 1e-1, exponents=True), gt=0
+    )
     threshold: Literal["exact", "learned"] = param(
         "exact", "with objective=catalogue: the K-th largest scores, or thresholds that are learned", Choice("exact", "learned")
     )

@@ -24,7 +24,6 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from rankbench.core.params import Choice, Params, Range, param
-from rankbench.losses.others import Others
 from rankbench.losses.spec import LossState, Scores, Sizes, ascending, loss
 
 
@@ -61,15 +60,6 @@ class Adversary(LossState):
         round_, rest = divmod(epoch, self.p.T_adv)
         self.alone = rest == 0 and round_ <= self.p.E_adv
 
-    def log_mean(self, others: Others, users: Tensor, tau: float) -> Tensor:
-        """log Σ_k exp(s_uj_k/τ) p(j_k|u), (B,), for the rows' users (B,) int64.
-
-        The adversary has gradients in its own epochs alone; in the others they would let it help the model.
-        """
-        user, item = (self.user, self.item) if self.alone else (self.user.detach(), self.item.detach())
-        weighted, weights = others.tilted(tau, user[users], item)
-        return weighted - weights
-
 
 @loss(
     "advinfonce",
@@ -83,9 +73,11 @@ class Adversary(LossState):
     pace=3.0,
 )
 def advinfonce(s: Scores, p: AdvInfoNCE, state: Adversary) -> Tensor:
-    pos, others = (s.pos.detach(), s.others.detached()) if state.alone else (s.pos, s.others)
-    log_mean = state.log_mean(others, s.users, p.tau)
+    # With gradients in the epochs of the model, the adversary would help it.
+    pos, others, user, item = s.pos, s.others, state.user.detach(), state.item.detach()
     if state.alone:
-        log_mean = ascending(log_mean)
+        pos, others, user, item = s.pos.detach(), s.others.detached(), state.user, state.item
+    weighted, weights = others.tilted(p.tau, user[s.users], item)
+    log_mean = weighted - weights  # log Σ_k p(j_k|u) exp(s_uj_k/τ)
     weight = math.log(p.kappa) + torch.as_tensor(s.others.n).to(pos).log()
-    return softplus(weight + log_mean - pos / p.tau)
+    return softplus(weight + (ascending(log_mean) if state.alone else log_mean) - pos / p.tau)

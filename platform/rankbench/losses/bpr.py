@@ -9,21 +9,12 @@ times this loss.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from rankbench.losses.spec import Scores, loss
+from rankbench.losses.spec import NoParams, Scores, loss
 
 
-@dataclass(frozen=True)
-class BPR:
-    pass
-
-
-@loss(
-    "bpr", BPR, similarity="dot", families=("pairwise",), title="BPR: pairwise logistic loss", source="Rendle et al., UAI 2009"
-)
-def bpr(s: Scores, p: BPR) -> Tensor:
+@loss("bpr", similarity="dot", families=("pairwise",), title="BPR: pairwise logistic loss", source="Rendle et al., UAI 2009")
+def bpr(s: Scores, p: NoParams) -> Tensor:
     return softplus(s.neg - s.pos[:, None]).mean(dim=1)

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from rankbench.core.params import Choice, Params, Range, param
+from rankbench.losses.others import OwnItems
 from rankbench.losses.spec import Scores, Twin, loss
 
 
@@ -33,14 +33,6 @@ class BSL(Params):
     )
 
 
-def log_mean_exp(x: Tensor, users: Tensor) -> Tensor:
-    """The logarithm of the mean of exp(x) over the rows of the same user, (B,)."""
-    _, group, n_rows = users.unique(return_inverse=True, return_counts=True)
-    top = torch.full_like(n_rows, -torch.inf, dtype=x.dtype).scatter_reduce(0, group, x.detach(), "amax")
-    sums = torch.zeros_like(top).index_add(0, group, (x - top[group]).exp())
-    return (top + (sums / n_rows).log())[group]
-
-
 @loss(
     "bsl",
     BSL,
@@ -52,7 +44,9 @@ def log_mean_exp(x: Tensor, users: Tensor) -> Tensor:
     source="Wu et al., ICDE 2024",
 )
 def bsl(s: Scores, p: BSL) -> Tensor:
-    pos = s.pos / p.tau1
     if p.form == "multi":
-        pos = log_mean_exp(pos, s.users)
+        users, group = s.users.unique(return_inverse=True)
+        pos = OwnItems(s.pos, group, group, len(users)).logmeanexp(p.tau1)
+    else:
+        pos = s.pos / p.tau1
     return p.tau2 / p.tau1 * s.others.logsumexp(p.tau2) - pos

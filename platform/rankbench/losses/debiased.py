@@ -41,7 +41,7 @@ from rankbench.losses.spec import Scores, loss
 
 PAPER = "Jin and Li, arXiv 2023"
 BECAUSE = "it subtracts the part of the user's own items itself"
-debiased_loss = partial(loss, over_catalogue=True, sampler="uniform-all", among_all=BECAUSE, needs=("extra_positives",))
+debiased_loss = partial(loss, over_catalogue=True, sampler="uniform-all", only_uniform=BECAUSE, needs=("extra_positives",))
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ class Debiased(Params):
     lam: float = param(0.5, "weight λ of the negatives", Range(0.1, 1, published=False), ge=0)
     a: float = param(0.0, "unseen positives per known positive, counted by the prior τ⁺", Choice(0, 0.5, 1, 2, 5), ge=0)
     extra: float = param(0.0, "unseen positives per user, counted by the prior τ⁺", Fixed("not published"), ge=0)
-    n_positives: int = param(10, "number m of the user's positives drawn per row", Choice(10, 20, 50), ge=1)
+    n_positives: int = param(
+        10, "number m of the user's positives drawn per row; objective = catalogue takes all", Choice(10, 20, 50), ge=1
+    )
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,6 @@ def class_prior(s: Scores, p: Debiased) -> Tensor:
 
 def _positives(prior: Tensor, p: DebiasedMSE) -> Tensor | float:
     return prior if p.positive_weight == "prior" else 1.0
-
-
-def _log(n: float | Tensor, like: Tensor) -> Tensor:
-    return torch.as_tensor(n, dtype=like.dtype, device=like.device).log()
 
 
 @debiased_loss(
@@ -127,7 +125,8 @@ def debiased_ccl(s: Scores, p: DebiasedCCL) -> Tensor:
 )
 def debiased_infonce(s: Scores, p: DebiasedInfoNCE) -> Tensor:
     prior = class_prior(s, p)
-    everything, own = s.others.logsumexp(p.tau) - _log(s.others.n, s.pos), s.own.logmeanexp(p.tau)
+    everything = s.others.logsumexp(p.tau) - torch.as_tensor(s.others.n).to(s.pos).log()
+    own = s.own.logmeanexp(p.tau)
     top = torch.maximum(everything, own).detach()
     mass = (everything - top).exp() - prior * (own - top).exp()
     # e^(−1/t) underflows float32 at small t, but its logarithm does not; the inner `where` keeps log(0) out of the gradient.

@@ -1,4 +1,4 @@
-r"""InfoNCE, MINE and MINE+, as losses for recommendation (Jin and Li, arXiv 2023, Eq. 4, 10, 16).
+r"""InfoNCE, MINE, MINE+ and the mean difference, as losses for recommendation (Jin and Li, arXiv 2023, Eq. 4, 10, 16, §2.3).
 
 $$\ell(u, i) = -\frac{y_{ui}}{t} + \log\Bigl(e^{y_{ui}/t} + \sum_j e^{y_{uj}/t}\Bigr)$$ (infonce)
 
@@ -6,8 +6,13 @@ $$\ell(u, i) = -\frac{y_{ui}}{t} + \log \sum_j e^{y_{uj}/t}$$ (mine)
 
 $$\ell(u, i) = -\frac{y_{ui}}{t} + \lambda \log \sum_j e^{y_{uj}/t}$$ (mine-plus)
 
+$$\ell(u, i) = \frac{1}{n} \sum_j (y_{uj} - y_{ui})$$ (mean-difference)
+
 paper y → `s.pos` (B,), `s.neg` (B, n), cosines; t → `tau`; λ → `lam`.
 MINE omits the constant factor 1/n of its expectation. It can be negative, and its gradient by the positive never vanishes.
+By Jensen's inequality the logarithm of a mean of exponentials is at least the mean, so MINE with temperature 1 is at least
+log n plus the mean difference. The gradient of the latter by an item does not depend on its score: no negative is harder than
+another.
 Differs from the paper: the paper prints t in Eq. 16 only, and does not say whether the similarity of MINE is the cosine.
 """
 
@@ -20,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from rankbench.core.params import Params, Range, param
-from rankbench.losses.spec import Scores, Twin, loss
+from rankbench.losses.spec import NoParams, Scores, Twin, loss
 
 PAPER = "Jin and Li, arXiv 2023"
 cosine_loss = partial(loss, similarity="cosine", over_catalogue=True, sampler="uniform-all", families=("softmax",))
@@ -68,3 +73,13 @@ def mine(s: Scores, p: Temperature) -> Tensor:
 )
 def mine_plus(s: Scores, p: MINEPlus) -> Tensor:
     return p.lam * s.others.logsumexp(p.tau) - s.pos / p.tau
+
+
+@cosine_loss(
+    "mean-difference",
+    families=("pointwise",),
+    title="Mean difference: the Jensen bound of MINE",
+    source=f"{PAPER}, §2.3",
+)
+def mean_difference(s: Scores, p: NoParams) -> Tensor:
+    return s.others.moments()[0] - s.pos

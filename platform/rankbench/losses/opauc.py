@@ -31,8 +31,15 @@ class OPAUC(Params):
     form: Literal["dns", "kl"] = param(
         "dns", "form of the loss: exact, on the hardest negatives (dns), or soft (kl)", Choice("dns", "kl")
     )
-    beta: float = param(0.1, "fraction β of the negatives that are used, for form = dns", Range(0.001, 1), gt=0, le=1)
-    tau: float = param(0.2, "temperature τ, for form = kl", Range(0.05, 5), gt=0)
+    beta: float = param(
+        0.1,
+        "fraction β of the negatives that are used, for form = dns",
+        Range(0.001, 1),
+        used=lambda p: p.form == "dns",
+        gt=0,
+        le=1,
+    )
+    tau: float = param(0.2, "temperature τ, for form = kl", Range(0.05, 5), used=lambda p: p.form == "kl", gt=0)
 
 
 @loss(

@@ -184,20 +184,14 @@ class OwnItems(NamedTuple):
         return x.new_zeros(self.n_groups).index_add(0, self.group, x)
 
 
-@dataclass(frozen=True)
-class DrawnItems:
+class DrawnItems(ScoreTable):
     """As `OwnItems`, estimated from items drawn from those of the row's user, whose scores are `values` (B, m)."""
 
-    values: Tensor
-
     def logmeanexp(self, tau: float) -> Tensor:
-        return torch.logsumexp(self.values / tau, dim=1) - math.log(self.values.shape[1])
+        return self.logsumexp(tau) - math.log(self.n)
 
     def mean_square(self) -> Tensor:
-        return self.values.square().mean(dim=1)
-
-    def mean_relu(self, shift: float) -> Tensor:
-        return torch.relu(self.values - shift).mean(dim=1)
+        return self.moments()[1]
 
 
 def _column(shift: Tensor | float) -> Tensor | float:

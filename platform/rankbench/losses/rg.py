@@ -25,24 +25,17 @@ target of positives; here the positive is left out. That paper claims RG² + log
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
 
 from rankbench.core.errors import require
-from rankbench.losses.spec import Scores, loss
-
-
-@dataclass(frozen=True)
-class RG:
-    """No parameters."""
-
+from rankbench.losses.spec import NoParams, Scores, loss
 
 JOURNAL = "Pu et al., arXiv 2025"
 BECAUSE = "its optimum lies far outside the range of a cosine"
 UNBOUNDED = "scores of positives outside them would have no bound"
-rg_loss = partial(loss, params=RG, similarity="dot", only_because=BECAUSE, among_all=UNBOUNDED, families=("rg",))
+rg_loss = partial(loss, similarity="dot", only_because=BECAUSE, among_all=UNBOUNDED, families=("rg",))
 
 
 @rg_loss(
@@ -54,7 +47,7 @@ rg_loss = partial(loss, params=RG, similarity="dot", only_because=BECAUSE, among
     source="Pu et al., ICML 2024",
     pace=0.25,  # two moments replace the scores of the catalogue
 )
-def rg2(s: Scores, p: RG) -> Tensor:
+def rg2(s: Scores, p: NoParams) -> Tensor:
     mean, mean_square = s.catalogue.moments()
     return -s.pos + mean + mean_square / 2 + 0.5
 
@@ -68,7 +61,7 @@ def rg2(s: Scores, p: RG) -> Tensor:
     source=f"{JOURNAL}, Eq. 15",
     pace=0.2,  # two moments replace the scores of the catalogue
 )
-def rgx(s: Scores, p: RG) -> Tensor:
+def rgx(s: Scores, p: NoParams) -> Tensor:
     mean, mean_square = s.catalogue.moments()
     return -s.pos + mean + (mean_square - mean.square()) / 2 + 0.5
 
@@ -79,7 +72,7 @@ def rgx(s: Scores, p: RG) -> Tensor:
     title="RG² by SGD, with its mean over sampled items",
     source="Pu et al., ICML 2024",
 )
-def rg2_sampled(s: Scores, p: RG) -> Tensor:
+def rg2_sampled(s: Scores, p: NoParams) -> Tensor:
     return -s.pos + (s.neg + 1).square().mean(dim=1) / 2
 
 
@@ -89,7 +82,7 @@ def rg2_sampled(s: Scores, p: RG) -> Tensor:
     title="RG× by SGD, with its mean and variance over sampled items",
     source=JOURNAL,
 )
-def rgx_sampled(s: Scores, p: RG) -> Tensor:
+def rgx_sampled(s: Scores, p: NoParams) -> Tensor:
     n = s.neg.shape[1]
     require(n > 1, f"n_negatives must be > 1 for rgx-sampled-sgd, because it estimates a variance, got {n}")
     return -s.pos + s.neg.mean(dim=1) + s.neg.var(dim=1, correction=1) / 2 + 0.5

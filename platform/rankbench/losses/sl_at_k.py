@@ -29,7 +29,7 @@ class SLAtK(Params):
     tau_w: float = param(2.25, "temperature τ_w of the weight", Range(0.5, 3), gt=0)
     T_beta: int = param(
         20,
-        "number of epochs from one update of the thresholds to the next; shorter fits leave them at 0",
+        "number of epochs from one update of the thresholds to the next, for objective = sampled; shorter fits leave them at 0",
         Choice(5, 20),
         late={"sampled": "its thresholds were never updated"},
         ge=1,

@@ -21,12 +21,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.params import Choice, Params, param
-from rankbench.losses.spec import Scores, loss
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """No parameters."""
+from rankbench.losses.spec import NoParams, Scores, loss
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,6 @@ class SampledSoftmax(Params):
 
 @loss(
     "softmax",
-    Softmax,
     similarity="dot",
     sampler=None,
     needs=("catalogue",),
@@ -48,7 +42,7 @@ class SampledSoftmax(Params):
     title="Softmax over all items",
     source="Pu et al., ICML 2024, Eq. 1",
 )
-def softmax(s: Scores, p: Softmax) -> Tensor:
+def softmax(s: Scores, p: NoParams) -> Tensor:
     return s.catalogue.logsumexp() - s.pos
 
 

@@ -12,19 +12,12 @@ Differs from the paper that uses it for recommendation (Pu et al., ICML 2024), w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from rankbench.losses.spec import Scores, loss
-
-
-@dataclass(frozen=True)
-class Sparsemax:
-    """No parameters."""
+from rankbench.losses.spec import NoParams, Scores, loss
 
 
 @torch.no_grad()
@@ -64,7 +57,6 @@ def _thresholds(z):
 
 @loss(
     "sparsemax",
-    Sparsemax,
     similarity="dot",
     sampler=None,
     needs=("catalogue",),
@@ -76,7 +68,7 @@ def _thresholds(z):
     whole_catalogue=True,
     among_all="the positive must be one of them",
 )
-def sparsemax(s: Scores, p: Sparsemax) -> Tensor:
+def sparsemax(s: Scores, p: NoParams) -> Tensor:
     return s.catalogue.of_all(_largest) - s.pos + 0.5
 
 

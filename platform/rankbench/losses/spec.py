@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rankbench.core.errors import ConfigError
 from rankbench.core.lazy import Lazy
+from rankbench.core.params import Params
 from rankbench.core.registry import Registry
 from rankbench.losses.others import DrawnItems, Others, OwnItems, ScoreTable
 
@@ -23,6 +24,11 @@ LOSSES: Registry[Loss] = Registry("loss")
 
 Similarity = Literal["dot", "cosine", "half-cosine", "distance"]
 Need = Literal["extra_positives", "all_positives", "catalogue", "rivals", "user_vectors"]
+
+
+@dataclass(frozen=True)
+class NoParams(Params):
+    """Those of a loss without parameters."""
 
 
 class Ragged(NamedTuple):
@@ -186,6 +192,8 @@ class Loss:
     only_because: str = ""
     #: The reason why the user's own items must be among those that a positive is compared with; empty if they need not.
     among_all: str = ""
+    #: The reason why sampled items must be drawn from all with equal probability; empty if they need not.
+    only_uniform: str = ""
     #: The reason why the gradient is not the derivative of the value, such as a part that is held constant or an adversary that
     #: ascends; empty if it is the derivative.
     gradient_differs: str = ""
@@ -212,9 +220,8 @@ def row_losses(loss: Loss, s: Scores, p: Any, state: LossState | None = None) ->
     return rows
 
 
-def loss(name: str, params: type, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:
+def loss(name: str, params: type = NoParams, *, needs: tuple[Need, ...] = (), **about: Any) -> Callable[[Callable], Callable]:
     """Register the decorated function as a loss. `about` holds further fields of `Loss`."""
-
     if set(needs) - {"rivals", "user_vectors"} and about["similarity"] in ("distance", "half-cosine"):
         raise ValueError(f"{name}: {', '.join(needs)} are not available for the similarity {about['similarity']}")
     return LOSSES.decorator(name, lambda function: Loss(name, params, function, needs=frozenset(needs), **about))

@@ -35,32 +35,21 @@ class UIB(Params):
     margin: float = param(1.0, "margin of the hinge, for phi = hinge", Range(0, 2), ge=0)
 
 
-class LinearBoundary(LossState):
-    """b_u = w · p_u + c, with learned w and c."""
+class Boundary(LossState):
+    """b_u = w · p_u + c with learned w and c, or a learned number per user that starts at 0."""
 
-    def __init__(self, sizes: Sizes, generator: Generator):
+    def __init__(self, p: UIB, sizes: Sizes, generator: Generator):
         super().__init__()
-        reach = sizes.embedding_dim**-0.5
-        self.weight = nn.Parameter(torch.empty(sizes.embedding_dim).uniform_(-reach, reach, generator=generator))
-        self.offset = nn.Parameter(torch.zeros(()))
+        self.linear = p.boundary == "linear"
+        if self.linear:
+            reach = sizes.embedding_dim**-0.5
+            self.weight = nn.Parameter(torch.empty(sizes.embedding_dim).uniform_(-reach, reach, generator=generator))
+            self.offset = nn.Parameter(torch.zeros(()))
+        else:
+            self.value = nn.Parameter(torch.zeros(sizes.n_users))
 
     def forward(self, s: Scores) -> Tensor:
-        return s.user_vectors @ self.weight + self.offset
-
-
-class UserBoundary(LossState):
-    """b_u is a learned number per user, (n_users,), starting at 0."""
-
-    def __init__(self, sizes: Sizes):
-        super().__init__()
-        self.value = nn.Parameter(torch.zeros(sizes.n_users))
-
-    def forward(self, s: Scores) -> Tensor:
-        return self.value[s.users]
-
-
-def boundary(p: UIB, sizes: Sizes, generator: Generator) -> LossState:
-    return LinearBoundary(sizes, generator) if p.boundary == "linear" else UserBoundary(sizes)
+        return s.user_vectors @ self.weight + self.offset if self.linear else self.value[s.users]
 
 
 @loss(
@@ -69,12 +58,12 @@ def boundary(p: UIB, sizes: Sizes, generator: Generator) -> LossState:
     similarity="dot",
     needs=("user_vectors",),
     over_catalogue=True,
-    state=boundary,
+    state=Boundary,
     families=("pointwise",),
     title="UIB: pointwise loss around a learned boundary",
     source="Zhuo et al., WWW 2022",
 )
-def uib(s: Scores, p: UIB, state: LossState) -> Tensor:
+def uib(s: Scores, p: UIB, state: Boundary) -> Tensor:
     b = state(s)
     if p.phi == "softplus":
         return (1 - p.a) * softplus(b - s.pos) + p.a * s.others.mean_softplus(b)

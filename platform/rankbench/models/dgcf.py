@@ -27,7 +27,7 @@ from torch.nn.functional import normalize
 
 from rankbench.core.errors import require
 from rankbench.core.params import Params, Range, param
-from rankbench.models.edges import INDEX, Edges, edge_products, weighted_sums
+from rankbench.models.edges import INDEX, Edges, edge_products, weighted, weighted_sums
 from rankbench.models.independence import distance_correlations
 from rankbench.models.routing import intent_shares
 from rankbench.models.spec import EmbeddingModel, model
@@ -84,7 +84,7 @@ class DGCFModel(EmbeddingModel):
             shares, degrees = intent_shares(self.edges, logits)
         # P/√(D_h D_t) as two scalings of nodes, which are fewer than edges.
         scale = degrees.clamp(min=_LEAST_DEGREE).rsqrt()
-        return _scaled(weighted_sums(self.edges, shares, _scaled(x, scale)), scale)
+        return weighted(scale, weighted_sums(self.edges, shares, weighted(scale, x)))
 
     def unit(self, x: Tensor) -> Tensor:
         """Each chunk divided by its length."""
@@ -103,11 +103,6 @@ class DGCFModel(EmbeddingModel):
         rows = torch.cat([side[ids] for side, ids in zip(final, drawn, strict=True)])
         K = self.p.n_intents
         return self.p.cor_weight * 2 / (K * (K + 1)) * distance_correlations([*pairwise(rows.chunk(K, dim=1))]).sum()
-
-
-def _scaled(x: Tensor, scale: Tensor) -> Tensor:
-    """Chunk k of x (n_nodes, d) times scale[:, k]; scale (n_nodes, K)."""
-    return (x.unflatten(1, (scale.shape[1], -1)) * scale[:, :, None]).flatten(1)
 
 
 @model(

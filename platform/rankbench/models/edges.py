@@ -132,18 +132,6 @@ def edge_products(edges: Edges, a: Tensor, b: Tensor, chunks: int) -> Tensor:
     return _EdgeProducts.apply(edges, a.contiguous(), b.contiguous(), chunks)
 
 
-def sums_per_node(edges: Edges, values: Tensor, tails: bool = False) -> Tensor:
-    """Sum `values` (nnz, K) over the edges of each head, or of each tail, (n_nodes, K). It computes no gradient."""
-    if compiled(values.device):
-        out, side = values.new_empty(edges.n_nodes, values.shape[1]), edges.tails if tails else edges.heads
-        side.each(_sums, side.indptr, edges.reverse if tails else None, values.detach().numpy(), out.numpy())
-        return out
-    e = edges.on(values.device)
-    if tails:
-        return segment_sums(values.detach()[e.reverse], e.reversed_indptr)
-    return segment_sums(values.detach(), e.indptr)
-
-
 class _WeightedSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx, edges: Edges, weights: Tensor, x: Tensor) -> Tensor:
@@ -189,7 +177,7 @@ def _sum_at_heads(edges: Edges, weights: Tensor, x: Tensor) -> Tensor:
     if compiled(x.device):
         return _gathered(edges.heads, None, weights, x)
     e = edges.on(x.device)
-    return segment_sums(_weighted(weights, x[e.tail]), e.indptr)
+    return segment_sums(weighted(weights, x[e.tail]), e.indptr)
 
 
 def _sum_at_tails(edges: Edges, weights: Tensor, y: Tensor) -> Tensor:
@@ -197,7 +185,7 @@ def _sum_at_tails(edges: Edges, weights: Tensor, y: Tensor) -> Tensor:
     if compiled(y.device):
         return _gathered(edges.tails, edges.reverse, weights, y)
     e = edges.on(y.device)
-    return segment_sums(_weighted(weights[e.reverse], y[e.head[e.reverse]]), e.reversed_indptr)
+    return segment_sums(weighted(weights[e.reverse], y[e.head[e.reverse]]), e.reversed_indptr)
 
 
 def sum_at_heads(edges: Edges, nodes: np.ndarray, weights: Tensor, x: np.ndarray) -> np.ndarray:
@@ -235,7 +223,8 @@ def _products(edges: Edges, a: Tensor, b: Tensor, chunks: int) -> Tensor:
     return (a[e.head] * b[e.tail]).unflatten(1, (chunks, -1)).sum(dim=2)
 
 
-def _weighted(weights: Tensor, vectors: Tensor) -> Tensor:
+def weighted(weights: Tensor, vectors: Tensor) -> Tensor:
+    """Chunk k of each of the vectors (n, K·c) times weights[:, k], for weights (n, K)."""
     return (weights[:, :, None] * vectors.unflatten(1, (weights.shape[1], -1))).flatten(1)
 
 
@@ -311,14 +300,3 @@ def _back(begin, end, indptr, ends, positions, weights, x, grad, stride, d_weigh
                     d_weights[positions[s], k] = products[k * pitch + s - start]
                     given[k * pitch + s - start] = weights[positions[s], k]
             add_rows(ends, start, stop, given, 0, pitch, chunks, grad, stride, dx, row * stride)
-
-
-# Of the fast-math rules only `contract` is used: others let the compiler drop a NaN, which must reach the trainer.
-@numba.njit(nogil=True, cache=True, fastmath={"contract"})
-def _sums(begin, end, indptr, positions, values, out):
-    for row in range(begin, end):
-        out[row] = 0
-        for s in range(indptr[row], indptr[row + 1]):
-            e = s if positions is None else positions[s]
-            for k in range(values.shape[1]):
-                out[row, k] += values[e, k]

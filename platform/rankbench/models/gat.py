@@ -18,14 +18,14 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import elu
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import elu, leaky_relu
 
 from rankbench.core.devices import compiled
 from rankbench.core.errors import require
 from rankbench.core.params import Choice, Params, Range, param
-from rankbench.models.attention import attention
-from rankbench.models.edges import INDEX, Edges, weighted_sums
-from rankbench.models.gat_layer import gat_layer
+from rankbench.models.edges import INDEX, Edges, segment_sums, weighted_sums
+from rankbench.models.gat_layer import SLOPE, gat_layer
 from rankbench.models.layers import xavier
 from rankbench.models.spec import EmbeddingModel, model
 
@@ -71,28 +71,21 @@ class GATModel(EmbeddingModel):
     def _scored(self, nodes: np.ndarray | None) -> Tensor:
         """The scored vectors of some nodes, or of all, if None; for the former, `combine` is "last"."""
         layers = [torch.cat([self.users, self.items])]
-        for number, given in enumerate(zip(self.weights, self.at_head, self.at_tail, strict=True), start=1):
-            some = nodes if number == self.p.attention_layers else None
-            heads = self.layer(layers[-1], *given, activated=number > 1, nodes=some)
-            layers.append(heads.flatten(1) if number < self.p.attention_layers else heads.mean(dim=1))
+        for number in range(self.p.attention_layers):
+            last = number == self.p.attention_layers - 1
+            heads = self.layer(layers[-1], number, nodes if last else None)
+            layers.append(heads.mean(dim=1) if last else heads.flatten(1))
         if self.p.combine == "last":
             return layers[-1]
         layers[1:-1] = [elu(x) for x in layers[1:-1]]
         return torch.cat(layers, dim=1) if self.p.combine == "concat" else sum(layers[1:], start=layers[0]) / len(layers)
 
-    def layer(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        at_head: Tensor,
-        at_tail: Tensor,
-        activated: bool = False,
-        nodes: np.ndarray | None = None,
-    ) -> Tensor:
+    def layer(self, x: Tensor, number: int, nodes: np.ndarray | None = None) -> Tensor:
         """The heads (m, K, c) of a layer before their non-linearity, of all nodes, or on the CPU of `nodes` (m,).
 
-        Its input is x (n_nodes, d), or ELU of x if `activated`.
+        x (n_nodes, d) is what the layer before gives, whose ELU is the input; for the first layer, x itself is.
         """
+        weight, at_head, at_tail, activated = self.weights[number], self.at_head[number], self.at_tail[number], number > 0
         if compiled(x.device):
             nodes = np.arange(len(x)) if nodes is None else nodes
             return gat_layer(self.edges, nodes, x, weight, at_head, at_tail, activated).unflatten(1, (self.p.n_heads, -1))
@@ -100,6 +93,39 @@ class GATModel(EmbeddingModel):
         heads = H.unflatten(1, (self.p.n_heads, -1))
         t, s = (torch.einsum("nkc,ck->nk", heads, a) for a in (at_head, at_tail))
         return weighted_sums(self.edges, attention(self.edges, t, s), H).unflatten(1, (self.p.n_heads, -1))
+
+
+def attention(edges: Edges, at_head: Tensor, at_tail: Tensor) -> Tensor:
+    """α (nnz, K) from a_dst · H_h = `at_head` and a_src · H_j = `at_tail`, (n_nodes, K) of one floating dtype and device.
+
+    These are PyTorch operations, for devices that the loops of `gat_layer.py` do not serve. Differentiable once in both.
+    """
+    return _Attention.apply(edges, at_head.contiguous(), at_tail.contiguous())
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, edges: Edges, at_head: Tensor, at_tail: Tensor) -> Tensor:
+        e = edges.on(at_head.device)
+        score = leaky_relu(at_head[e.head] + at_tail[e.tail], SLOPE)
+        largest = torch.segment_reduce(score, "max", offsets=e.indptr, axis=0)
+        share = (score - largest[e.head]).exp()
+        alpha = share / segment_sums(share, e.indptr)[e.head]
+        ctx.edges = edges
+        ctx.save_for_backward(at_head, at_tail, alpha)
+        return alpha
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        # For z = t_h + s_j: ∂z_e = LeakyReLU'(z_e) · α_e (∂α_e − Σ_{e' into h} α_e' ∂α_e').
+        at_head, at_tail, alpha = ctx.saved_tensors
+        edges, grad = ctx.edges, grad.contiguous()
+        e = edges.on(grad.device)
+        product = alpha * grad
+        dz = product - alpha * segment_sums(product, e.indptr)[e.head]
+        dz = torch.where(at_head[e.head] + at_tail[e.tail] > 0, dz, SLOPE * dz)
+        return None, segment_sums(dz, e.indptr), segment_sums(dz[e.reverse], e.reversed_indptr)
 
 
 @model(

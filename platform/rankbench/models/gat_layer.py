@@ -6,8 +6,8 @@
 
 t_h = a_dst · H_h and s_j = a_src · H_j, for each head in turn, and f is ELU or the identity (Veličković et al., ICLR 2018).
 L_h is the logarithm of the sum of exponentials. The forward pass computes y and ŷ together, so that the gradient needs one more
-pass over the edges, in which an edge whose ∂y_h is 0 costs nothing. `models/attention.py` has the steps one by one. One thread
-computes a row, and sums over blocks of rows are taken in their order, so the bits do not depend on the number of threads.
+pass over the edges, in which an edge whose ∂y_h is 0 costs nothing; `attention` of `gat.py` has the steps one by one. One
+thread computes a row, and sums over blocks of rows are taken in order, so the bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, ex
 from rankbench.kernels.neighbours import AHEAD
 from rankbench.kernels.parallel import even_blocks, in_parallel, over
 from rankbench.kernels.some_rows import some_rows
-from rankbench.models.attention import SLOPE
 from rankbench.models.edges import Edges
+
+SLOPE = 0.2  # of LeakyReLU below 0, as in the paper
 
 
 def gat_layer(
@@ -59,12 +60,8 @@ class _Layer(torch.autograd.Function):
         arrays = H.reshape(-1), H.shape[1], t.reshape(-1), s.reshape(-1), y.reshape(-1), y_slope.reshape(-1), logs, slopes
         blocks = even_blocks(H.shape[1] * np.cumsum(np.append(0, edges.degree[nodes] + 2)))
         over(blocks, _attend, nodes, side.indptr, side.padded, H.dtype.type(SLOPE), *arrays)
-        ctx.edges, ctx.nodes, ctx.activated, ctx.arrays = (
-            edges,
-            nodes,
-            activated,
-            (given, W, A, H, t, s, y, y_slope, logs, slopes),
-        )
+        ctx.edges, ctx.nodes, ctx.activated = edges, nodes, activated
+        ctx.arrays = given, W, A, H, t, s, y, y_slope, logs, slopes
         return unchunked(torch.from_numpy(y), K, weight.shape[1])
 
     @staticmethod

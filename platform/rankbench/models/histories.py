@@ -7,15 +7,17 @@ instead of what goes together.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn.functional import embedding_bag
 
 from rankbench.models.edges import Edges
+from rankbench.models.layers import dropout
+from rankbench.models.spec import EmbeddingModel
 
 CHUNK = 4096  # users whose items are read at once
 
@@ -60,28 +62,53 @@ class Histories:
     """The items of each user in X, 0/1 CSR (n_users, n_items)."""
 
     def __init__(self, X: sp.csr_array):
-        self.indptr, self.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
+        self.X = X
 
     def without(self, users: Tensor, items: Tensor) -> Bags:
         """The bags of interactions: the items of `users` (B,), each without the row's own of `items` (B,)."""
-        owners, owned = users.cpu().numpy(), items.cpu().numpy()
-        found, row, sizes = self._of(owners)
+        owned = items.cpu().numpy()
+        found, row, sizes = self._of(users.cpu().numpy())
         others = found != owned[row]
         return _bags(found[others], row[others], sizes - np.bincount(row[~others], minlength=len(sizes)), users.device)
 
     def chunks(self, device: torch.device) -> Iterator[tuple[slice, Bags]]:
         """The bags of all items of all users, some users at a time."""
-        n_users = len(self.indptr) - 1
+        n_users = self.X.shape[0]
         for start in range(0, n_users, CHUNK):
             part = slice(start, min(start + CHUNK, n_users))
             yield part, _bags(*self._of(np.arange(part.start, part.stop)), device)
 
     def _of(self, users: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The items of `users` (m,), the position of each item's user, and the number of items per user."""
-        sizes = self.indptr[users + 1] - self.indptr[users]
-        row = np.repeat(np.arange(len(users)), sizes)
-        first = np.cumsum(sizes) - sizes
-        return self.indices[np.arange(len(row)) - np.repeat(first - self.indptr[users], sizes)], row, sizes
+        rows = self.X[users]
+        sizes = np.diff(rows.indptr).astype(np.int64)
+        return rows.indices.astype(np.int64), np.repeat(np.arange(len(users)), sizes), sizes
+
+
+class PooledModel(EmbeddingModel):
+    """An encoder that pools the vectors of a user's items. In training, each row has a vector of its own. `p` has the parameter
+    user_dropout.
+    """
+
+    def __init__(self, X: sp.csr_array, p: Any, users: Tensor, items: Tensor, generator: Generator):
+        super().__init__(users, items)
+        self.p, self.histories, self.generator = p, Histories(X), generator
+
+    def pooled(self, users: Tensor, bags: Bags) -> Tensor:
+        """The vectors (m, d) of bags whose users have the learned vectors `users`, one for each of the m bags."""
+        raise NotImplementedError  # abstract
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        if self.training:
+            return self.users, self.items  # each row has its own vector
+        chunks = self.histories.chunks(self.items.device)
+        return torch.cat([self.pooled(self.users[part], bags) for part, bags in chunks]), self.items
+
+    def row_vectors(self, users: Tensor, items: Tensor) -> Tensor:
+        return self.pooled(self.users[users], self.histories.without(users, items))
+
+    def on_direction(self, vectors: Tensor) -> Tensor:
+        return dropout(vectors, self.p.user_dropout, self.generator)
 
 
 def _bags(items: np.ndarray, row: np.ndarray, sizes: np.ndarray, device: torch.device) -> Bags:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rankbench.kernels.edge_rows import list_some
+from rankbench.kernels.edge_rows import list_some, longest_of
 from rankbench.kernels.neighbours import AHEAD, sum_rows
 from rankbench.kernels.parallel import in_blocks, in_parallel, summed
 from rankbench.kernels.some_rows import some_rows
@@ -185,10 +185,8 @@ def _inputs(nodes, indptr, indices, itself, own, share, E, S, X):
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def _received(nodes, indptr, indices, itself, place, d_T, flat, d_E, G):
-    d, largest = G.shape[1], 0
-    for r in range(len(nodes)):
-        largest = max(largest, indptr[nodes[r] + 1] - indptr[nodes[r]])
-    total, listed = np.empty(d, G.dtype), np.zeros(largest + AHEAD, np.int32)
+    d = G.shape[1]
+    total, listed = np.empty(d, G.dtype), np.zeros(longest_of(indptr, nodes, 0, len(nodes)) + AHEAD, np.int32)
     for r in range(len(nodes)):
         node = nodes[r]
         start, stop = indptr[node], indptr[node + 1]

@@ -49,7 +49,7 @@ class _IntentShares(torch.autograd.Function):
         return None, product - shares * product.sum(dim=1, keepdim=True)
 
 
-# As in edges.py, a NaN must reach the trainer.
+# Of the fast-math rules only `contract` is used: others let the compiler drop a NaN, which must reach the trainer.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def _shares(begin, end, indptr, logits, shares, degrees):
     n_intents = logits.shape[1]

@@ -25,9 +25,9 @@ from torch import Generator, Tensor, nn
 
 from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.models.edges import edge_products, weighted_sums
-from rankbench.models.histories import Bags, Histories
-from rankbench.models.layers import dropout, linear
-from rankbench.models.spec import EmbeddingModel, model
+from rankbench.models.histories import Bags, PooledModel
+from rankbench.models.layers import linear
+from rankbench.models.spec import model
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,9 @@ class SimpleX(Params):
     )
 
 
-class SimpleXModel(EmbeddingModel):
+class SimpleXModel(PooledModel):
     def __init__(self, X: sp.csr_array, p: SimpleX, users: Tensor, items: Tensor, generator: Generator):
-        super().__init__(users, items)
-        self.p, self.histories, self.generator = p, Histories(X), generator
+        super().__init__(X, p, users, items, generator)
         width = items.shape[1]
         noise = torch.randn(items.shape, generator=generator, dtype=torch.float32).to(items.dtype)
         self.history = None if p.shared_items else nn.Parameter(noise * items.std())
@@ -62,28 +61,16 @@ class SimpleXModel(EmbeddingModel):
         start = torch.randn(width, generator=generator, dtype=torch.float32).to(items.dtype) / width**0.5
         self.query = nn.Parameter(start) if p.aggregator == "self_attention" else None
 
-    def forward(self) -> tuple[Tensor, Tensor]:
-        if self.training:
-            return self.users, self.items  # each row has its own vector
-        chunks = self.histories.chunks(self.items.device)
-        return torch.cat([self.combined(self.users[part], bags) for part, bags in chunks]), self.items
-
-    def row_vectors(self, users: Tensor, items: Tensor) -> Tensor:
-        return self.combined(self.users[users], self.histories.without(users, items))
-
-    def on_direction(self, vectors: Tensor) -> Tensor:
-        return dropout(vectors, self.p.user_dropout, self.generator)
-
-    def combined(self, users: Tensor, bags: Bags) -> Tensor:
+    def pooled(self, users: Tensor, bags: Bags) -> Tensor:
         """The vectors p (m, d) of `users` (m, d) and their bags; an empty bag adds nothing."""
         if self.p.own_weight == 1:
             return users
         table = self.items if self.history is None else self.history
         if self.keys is None:
-            pooled = bags.sums(table) / bags.sizes.clamp(min=1)[:, None]
+            history = bags.sums(table) / bags.sizes.clamp(min=1)[:, None]
         else:
-            pooled = self.attended(users, bags, table)
-        return self.p.own_weight * users + (1 - self.p.own_weight) * self.values(pooled)
+            history = self.attended(users, bags, table)
+        return self.p.own_weight * users + (1 - self.p.own_weight) * self.values(history)
 
     def attended(self, users: Tensor, bags: Bags, table: Tensor) -> Tensor:
         """The sums (m, d) of the bags' items with weights α. Bags and the items that they use are the nodes of a graph, so that

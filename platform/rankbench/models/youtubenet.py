@@ -20,9 +20,9 @@ from torch import Generator, Tensor, nn
 
 from rankbench.core.params import Choice, Params, param
 from rankbench.fitting.recommenders import LowRankRecommender
-from rankbench.models.histories import Bags, Histories
-from rankbench.models.layers import dropout, linear
-from rankbench.models.spec import EmbeddingModel, model
+from rankbench.models.histories import Bags, PooledModel
+from rankbench.models.layers import linear
+from rankbench.models.spec import model
 
 
 @dataclass(frozen=True)
@@ -31,24 +31,12 @@ class YouTubeNet(Params):
     user_dropout: float = param(0.0, "share of a user's numbers that are set to 0 in training", Choice(0, 0.1), ge=0, lt=1)
 
 
-class YouTubeNetModel(EmbeddingModel):
+class YouTubeNetModel(PooledModel):
     def __init__(self, X: sp.csr_array, p: YouTubeNet, users: Tensor, items: Tensor, generator: Generator):
-        super().__init__(users[:, :0], items)
-        self.p, self.histories, self.generator = p, Histories(X), generator
+        super().__init__(X, p, users[:, :0], items, generator)
         self.tower = nn.ModuleList(linear(items.shape[1], generator, items) for _ in range(p.n_towers))
 
-    def forward(self) -> tuple[Tensor, Tensor]:
-        if self.training:
-            return self.users, self.items  # each row has its own vector
-        return torch.cat([self.pooled(bags) for _, bags in self.histories.chunks(self.items.device)]), self.items
-
-    def row_vectors(self, users: Tensor, items: Tensor) -> Tensor:
-        return self.pooled(self.histories.without(users, items))
-
-    def on_direction(self, vectors: Tensor) -> Tensor:
-        return dropout(vectors, self.p.user_dropout, self.generator)
-
-    def pooled(self, bags: Bags) -> Tensor:
+    def pooled(self, users: Tensor, bags: Bags) -> Tensor:
         """The vector of each bag, (m, d); zeros before the layers for an empty bag."""
         vectors = bags.sums(self.items) / bags.sizes.clamp(min=1)[:, None]
         for layer in self.tower:

@@ -32,8 +32,8 @@ class ChunkedCatalogue:
     Row b of the batch belongs to user of[b], (B,) int64. What is the same for all rows of a user is computed once. The array of
     all scores is not built, except for `of_all`.
 
-    `precision` is that of the products: bfloat16 keeps eight bits of a score and is about three times as fast on processors
-    that support it.
+    `precision` is that of the products of `logsumexp` and `of_all`: bfloat16 keeps eight bits of a score and is about three
+    times as fast on processors that support it.
     """
 
     users: Tensor
@@ -57,7 +57,7 @@ class ChunkedCatalogue:
         return catalogue_sum(rows, self.items, shift, SIGMOID, 1 / inner)
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        return function(product(self.users, self.items))[self.of]
+        return function(product(self.users, self.items, self.precision))[self.of]
 
 
 def product(rows: Tensor, items: Tensor, precision: Precision = "float32") -> Tensor:

@@ -6,7 +6,8 @@ Rows have negatives of their own (`Drawn`), share all of them (`Shared`), share 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +24,6 @@ from rankbench.training.batches import Batch, Rows
 from rankbench.training.catalogue import product
 from rankbench.training.row_scores import Products
 from rankbench.training.sampled_scores import SampledScores
-from rankbench.training.shared_scores import SharedScores
 from rankbench.training.user_catalogue import Instead, UserCatalogue
 
 _MOSTLY = 0.9  # share of different users in a batch above which copying products costs more than computing them twice
@@ -145,6 +145,58 @@ class Shared(Drawn):
         nothing = OwnItems(self.pos[:0], row[:0], row, len(vectors))
         indptr = np.zeros(len(vectors) + 1, np.int64)
         return UserCatalogue(vectors, self.common, row, nothing, indptr, _NONE, False, self.by.largest)
+
+
+@dataclass(frozen=True)
+class SharedScores(SampledScores):
+    """Sums over the scores of items that all rows share, without an array of the scores, by the kernels of the losses over the
+    whole catalogue; what no kernel computes reads the array.
+
+    `by_row()` compares each row with the `drawn` items (n,), of which `counted` count, and `by_user()` each user, whose sums
+    are copied to the rows.
+    """
+
+    drawn: Tensor = field(kw_only=True)
+    counted: int = field(kw_only=True)
+    by_row: Callable[[], UserCatalogue] = field(kw_only=True)
+    by_user: Callable[[], UserCatalogue] = field(kw_only=True)
+
+    @property
+    def n(self) -> float:
+        return self.counted
+
+    def logsumexp(self, tau: float = 1.0) -> Tensor:
+        return self.by_user().logsumexp(tau)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        return self.by_user().moments()
+
+    def mean_softplus(self, shift: Tensor | float = 0.0) -> Tensor:
+        return self._for(shift).mean_softplus(shift)
+
+    def mean_relu(self, shift: Tensor | float = 0.0) -> Tensor:
+        return self._for(shift).mean_relu(shift)
+
+    def log_sum_sigmoid(self, shift: Tensor, tau: float, inner: float = 1.0) -> Tensor:
+        return self.by_row().log_sum_sigmoid(shift, tau, inner)
+
+    def sum_sigmoid(self, shift: Tensor, inner: float = 1.0) -> Tensor:
+        return self.by_row().sum_sigmoid(shift, inner)
+
+    def mean_softplus_of_sigmoid(self, square: float, slope: Tensor, shift: Tensor, inner: float = 1.0) -> Tensor:
+        return self.by_user().mean_softplus_of_sigmoid(square, slope, shift, inner)
+
+    def tilted(self, tau: float, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+        own = self.by_user()
+        instead = own.instead and take_rows(items, own.instead.ids)
+        return own.tilted(tau, users, take_rows(items, self.drawn), instead)
+
+    def detached(self) -> SharedScores:
+        sides = {"by_row": lambda: self.by_row().detached(), "by_user": lambda: self.by_user().detached()}
+        return SharedScores(lambda: self.values.detach(), ids=lambda: self.ids, drawn=self.drawn, counted=self.counted, **sides)
+
+    def _for(self, shift: Tensor | float) -> UserCatalogue:
+        return self.by_row() if isinstance(shift, Tensor) and shift.ndim else self.by_user()
 
 
 class InBatch(Shared):

@@ -94,8 +94,7 @@ class RowLearner:
             self.touched.append((Rows(rows.vectors.detach().requires_grad_(), rows.ids), ids))
         if read is not None:
             self.optimizers[1].read(read)
-        user_rows, item_rows = self.learned()
-        return user_rows, item_rows, self.tables[1]
+        return *self.learned(), self.tables[1]
 
     def learned(self) -> tuple[Rows, Rows]:
         (user_rows, _), (item_rows, _) = self.touched

@@ -43,15 +43,8 @@ class Trained(Iterative):
     """A method that minimises a loss by gradient steps on the vectors of an encoder."""
 
     loss: Loss
+    on_device = by_workers = True
     cost = "trained"
-
-    @property
-    def on_device(self) -> bool:
-        return True
-
-    @property
-    def by_workers(self) -> bool:
-        return True
 
     def why_alone(self, p: TrainedParams) -> str:
         noisy = _encoder(p).noise_per_row(p.encoder)
@@ -89,13 +82,12 @@ class Trained(Iterative):
             require(fits, f"{source}: model {training.model} has no parameter {name!r}")
         if training.objective == "catalogue":
             able = [loss.name for loss in losses() if loss.over_catalogue]
-            problem = f"{source}: objective=catalogue: this loss compares pairs of items; use one of {', '.join(able)}"
+            problem = f"{source}: objective=catalogue: this loss has no form for it; use one of {', '.join(able)}"
             require(self.loss.over_catalogue, problem)
             problem = f"{source}: objective=catalogue: model {training.model} has a vector per interaction, not per user"
             require(not chosen.per_row, problem)
-        why = self.loss.among_all or ("it reads the scores of the whole catalogue" if self.loss.whole_catalogue else "")
-        problem = f"{source}: sampler=uniform-other: this loss needs all items, because {why}; leave it out"
-        require(training.sampler != "uniform-other" or not why, problem)
+        why = _why_not_sampled_so(self.loss, training)
+        require(not why, f"{source}: sampler={training.sampler}: this loss {why}; leave it out")
         if training.decay == "batch-negatives" and training.weight_decay:
             problem = _why_no_negatives(self.loss, training)
             require(not problem, f"{source}: decay=batch-negatives: {problem}; use decay=batch")
@@ -111,6 +103,11 @@ class Trained(Iterative):
         require(own != "distance" or training.temperature == 1, f"{source}: temperature divides dot products and cosines only")
         loss = _part(self.loss.params, values, source)
         p = TrainedParams(loss, _part(chosen.params, values, source), training)
+        if training.precision != "float32" and not chosen.work:
+            own_negatives = self.loss.sampler is not None and not training.shared_negatives and training.sampler != "in-batch"
+            problem = f"precision={training.precision}: model={training.model} with own negatives has no product that it is for"
+            able = chosen.layers(p.encoder) > 0 or not own_negatives
+            require(able, f"{source}: {problem}; use shared_negatives=true, or leave it out")
         if chosen.work:
             problem = _why_no_pairs(self.loss, training)
             require(not problem, f"{source}: {self.name} does not train model={chosen.name}, which scores pairs: {problem}")
@@ -165,6 +162,20 @@ class Trained(Iterative):
             return (self.name, p)
         training = dataclasses.replace(training, sampler=training.sampler_for(self.loss.sampler))
         return (twin.name, twin.params, p.encoder, training)
+
+
+def _why_not_sampled_so(loss: Loss, training: TrainingParams) -> str:
+    """Return why `loss` has no meaning with the sampler that is given, as half a sentence; empty if it has."""
+    if training.sampler in ("auto", "uniform-all"):
+        return ""
+    whole = "it reads the scores of the whole catalogue" if loss.whole_catalogue else ""
+    why = loss.among_all or loss.only_uniform or whole
+    if training.sampler == "uniform-other" and why:
+        return f"needs all items, because {why}"
+    if loss.only_uniform:
+        return f"needs uniform-all, because {loss.only_uniform}"
+    ignored = loss.sampler is None and training.objective == "sampled"
+    return "draws no negatives, because it reads the scores of all items" if ignored else ""
 
 
 def _why_no_negatives(loss: Loss, training: TrainingParams) -> str:

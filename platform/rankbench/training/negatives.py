@@ -70,7 +70,8 @@ def require_other_items(X: sp.csr_array) -> None:
     degree, n_items = np.diff(X.indptr), X.shape[1]
     if (degree >= n_items).any():
         user = int(np.argmax(degree >= n_items))
-        raise DataError(f"user {user} has all {n_items} items: no negative is left; use sampler=uniform-all")
+        who = f"the user in row {user} (from 0) of the training matrix"
+        raise DataError(f"{who} has all {n_items} items: no negative is left; use sampler=uniform-all")
 
 
 class NegativeSampler:

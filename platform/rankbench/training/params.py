@@ -77,7 +77,12 @@ class TrainingParams(Stopping):
         Fixed("constant"),
     )
     warmup: float = param(0.0, "epochs in which the learning rate rises in every step up to its value", Range(0, 2), ge=0)
-    weight_decay: float = param(0.0, "L2 penalty on the vectors", Range(0, 0.001, log=True), ge=0)
+    weight_decay: float = param(
+        0.0,
+        "L2 penalty on the vectors; with decay = gradient, on all that the encoder learns",
+        Range(0, 0.001, log=True),
+        ge=0,
+    )
     decay: Literal["gradient", "batch", "batch-negatives", "layer-0"] = param(
         "gradient",
         "where weight_decay acts: on Adam's gradient, or on the loss, for the rows of the batch: the scored vectors of its "
@@ -124,7 +129,10 @@ class TrainingParams(Stopping):
         ge=0,
     )
     reduction: Literal["interaction", "user"] = param(
-        "interaction", "unit that has equal weight in the loss: every interaction, or every user", Fixed("interaction")
+        "interaction",
+        "unit that has equal weight in the loss: every interaction, or every user; the penalty on a batch's rows (decay) and "
+        "the contrastive loss of sgl are means over interactions either way",
+        Fixed("interaction"),
     )
     similarity: Literal["auto", "dot", "cosine", "distance"] = param(
         "auto",
@@ -137,8 +145,8 @@ class TrainingParams(Stopping):
     temperature: float = param(1.0, "number that dot products and cosines are divided by in the loss", Range(0.05, 1), gt=0)
     precision: Literal["float32", "bfloat16"] = param(
         "float32",
-        "precision of products with shared negatives or the catalogue and, with one worker on the CPU, of the rows that "
-        "lightgcn's nodes read from their neighbours; the loss itself is float32",
+        "precision of products with shared negatives, of softmax and sparsemax with the catalogue and, with one worker "
+        "on the CPU, of the rows that lightgcn's nodes read from their neighbours; the loss itself is float32",
         Fixed("float32"),
     )
 
@@ -162,15 +170,13 @@ class TrainingParams(Stopping):
             f"schedule=plateau halves the rate after {WAIT + 1} evaluations without improvement, and patience={self.patience} "
             f"ends the fit before: use patience >= {WAIT + 2}, or 0",
         )
-        require(
-            self.objective == "sampled"
-            or (self.sampler in ("auto", "uniform-all", "uniform-other") and not self.shared_negatives),
-            "objective=catalogue needs sampler=uniform-all (all items) or uniform-other (all but the user's own)",
-        )
-        require(
-            self.objective == "sampled" or self.precision == "float32",
-            "objective=catalogue has products in float32 only: use precision=float32",
-        )
+        if self.objective == "catalogue":
+            require(
+                self.sampler in ("auto", "uniform-all", "uniform-other"),
+                "objective=catalogue needs sampler=uniform-all (all items) or uniform-other (all but the user's own)",
+            )
+            require(not self.shared_negatives, "objective=catalogue draws no negatives: leave shared_negatives out")
+            require(self.precision == "float32", "objective=catalogue has products in float32 only: use precision=float32")
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def scores_of(
         logq=drawn and (lambda: drawn.logq),
         logq_pos=drawn and (lambda: on_device(batch.negatives.logq_pos, pos.device).to(pos)),
         own_drawn=drawn is not None and batch.negatives.own,
-        user_vectors=(p if at is None else users.vectors[at]) if "user_vectors" in loss.needs else None,
+        user_vectors=(row_vectors if at is None else users.vectors[at]) if "user_vectors" in loss.needs else None,
         extra_positives=None if batch.extra is None else by.table(items.positions(batch.extra)),
         all_positives=None if own is None else by.lists(*own, every_item),
         catalogue=_catalogue(U, V, at, precision) if "catalogue" in loss.needs else None,

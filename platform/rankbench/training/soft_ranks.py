@@ -115,6 +115,7 @@ def _precisions(y, K, scale, keep, each, precision, slope, start, stop):
             kept = y.dtype.type(keep - (y.dtype.type(1) - each) * first)
             left[n:] = 1 if kept > 0 else -1  # so that the padding stays below all scores, also where a factor is negative
             _next_rank(scores, left, powers, vectors, inverse, first, kept, each, own, best)
+            left[n:] = 1  # also where all factors are 0
             top = best.max()
         share, together = scale / y.dtype.type(K), 0.0  # in float64, since the sum is small beside its terms
         for j in range(n):

@@ -18,7 +18,7 @@ from torch.nn.functional import logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
 from rankbench.core.devices import compiled
-from rankbench.kernels.catalogue_sum import PART, catalogue_sum, kth_largest, parts_of, without
+from rankbench.kernels.catalogue_sum import catalogue_sum, kth_largest, parts_of, without
 from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS, SOFTPLUS_OF_SIGMOID
 from rankbench.kernels.transfer import on_device
 from rankbench.losses.others import OwnItems
@@ -67,7 +67,7 @@ class UserCatalogue:
 
     def logsumexp(self, tau: float = 1.0) -> Tensor:
         if not compiled(self.users.device):
-            return _plain_logsumexp(self.users, self.items, tau, self._left_out())[self.of]
+            return self._of_scores(lambda s, rows: torch.logsumexp(s / tau, dim=1), self._left_out())[self.of]
         # The largest score would do for the bound, but it takes a pass of its own.
         shift = None if self.bound / tau <= _LARGEST_EXPONENT else self._largest_that_counts() / tau
         sums = self._with_instead(self._sum(EXP, shift, 1 / tau), lambda s, shift=0.0: (s / tau - shift).exp(), shift).log()
@@ -108,11 +108,10 @@ class UserCatalogue:
             if sums.detach().amin() > _SMALLEST:
                 return sums.log()[self.of]
 
-        def part(users: Tensor, shift: Tensor, own: tuple[Tensor, ...] | None) -> Tensor:
-            return torch.logsumexp(without(logsigmoid(users @ self.items.T / inner - shift[:, None]) / tau, own), dim=1)
+        def of_scores(s: Tensor, rows: slice) -> Tensor:
+            return torch.logsumexp(logsigmoid(s / inner - shift[rows, None]) / tau, dim=1)
 
-        parts = parts_of(self.users, len(self.items), self._left_out())
-        logs = torch.cat([checkpoint(part, self.users[rows], shift[rows], own, use_reentrant=False) for rows, own in parts])
+        logs = self._of_scores(of_scores, self._left_out())
         if self.instead is not None:
             values, group = self.instead.values, self.instead.group
             further = logsigmoid(values / inner - shift[group]) / tau
@@ -147,8 +146,7 @@ class UserCatalogue:
         return self._with(*both, scores).logsumexp(), self._with(users, items, tilt).logsumexp()
 
     def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        parts = self.users.split(max(1, PART // len(self.items)))
-        sums = torch.cat([checkpoint(_summed, function, part, self.items, use_reentrant=False) for part in parts])
+        sums = self._of_scores(lambda s, rows: function(s).sum(dim=1))
         if self.left_out:
             sums = sums.index_add(0, self.own.group, -function(self.own.values))
         return (self._with_instead(sums, function) / self._counts())[self.of]
@@ -170,9 +168,20 @@ class UserCatalogue:
         return sums.index_add(0, group, each)
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        parts = self.users.split(max(1, PART // len(self.items)))
-        values = [checkpoint(_applied, function, part, self.items, use_reentrant=False) for part in parts]
-        return torch.cat(values)[self.of]
+        return self._of_scores(lambda s, rows: function(s))[self.of]
+
+    def _of_scores(
+        self, function: Callable[[Tensor, slice], Tensor], left_out: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> Tensor:
+        """A number per user, (m,), by a function of the scores of some users at a time, and of their slice; what is left out
+        has so low a score that it does not count.
+        """
+
+        def of_part(users: Tensor, rows: slice, own: tuple[Tensor, ...] | None) -> Tensor:
+            return function(without(users @ self.items.T, own), rows)
+
+        parts = parts_of(self.users, len(self.items), left_out)
+        return torch.cat([checkpoint(of_part, self.users[rows], rows, own, use_reentrant=False) for rows, own in parts])
 
     def kth_largest(self, k: int) -> Tensor:
         return self._largest(k)[self.of]
@@ -210,7 +219,8 @@ class UserCatalogue:
     def _largest_that_counts(self) -> Tensor:
         if not self.left_out:
             return self._largest(1)
-        found = _largest_of_others(self.users, self.items, self._left_out())
+        with torch.no_grad():
+            found = self._of_scores(lambda s, rows: s.amax(dim=1), self._left_out())
         if self.instead is None:
             return found
         return found.scatter_reduce(0, self.instead.group, self.instead.values.detach(), "amax")
@@ -219,25 +229,3 @@ class UserCatalogue:
         if k not in self._thresholds:
             self._thresholds[k] = kth_largest(self.users.detach(), self.items.detach(), k)
         return self._thresholds[k]
-
-
-@torch.no_grad()
-def _largest_of_others(users: Tensor, items: Tensor, left_out) -> Tensor:
-    parts = parts_of(users, len(items), left_out)
-    return torch.cat([without(users[rows] @ items.T, own).amax(dim=1) for rows, own in parts])
-
-
-def _summed(function: Callable[[Tensor], Tensor], users: Tensor, items: Tensor) -> Tensor:
-    return function(users @ items.T).sum(dim=1)
-
-
-def _applied(function: Callable[[Tensor], Tensor], users: Tensor, items: Tensor) -> Tensor:
-    return function(users @ items.T)
-
-
-def _plain_logsumexp(users: Tensor, items: Tensor, tau: float, left_out) -> Tensor:
-    def part(users: Tensor, own: tuple[Tensor, ...] | None) -> Tensor:
-        return torch.logsumexp(without(users @ items.T / tau, own), dim=1)
-
-    parts = parts_of(users, len(items), left_out)
-    return torch.cat([checkpoint(part, users[rows], own, use_reentrant=False) for rows, own in parts])

@@ -87,11 +87,8 @@ class MultiVAE(Stopping):
 class Autoencoder(Iterative):
     """A method that trains an autoencoder of users' histories, on the CPU or a PyTorch device."""
 
+    on_device = True
     cost = "autoencoder"
-
-    @property
-    def on_device(self) -> bool:
-        return True
 
 
 def start_weights(n_items: int, p: MultiVAE, seed: int, dtype: np.dtype) -> Weights:
