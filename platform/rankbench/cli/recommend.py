@@ -33,8 +33,7 @@ def recommend(
         typer.Option(help="CSV or Parquet file with columns user and item: interactions of users who are new to the model."),
     ] = None,
     unknown: Annotated[
-        str,
-        typer.Option(help="For unknown users: skip, popularity (the most popular items) or error."),
+        str, typer.Option(help="For unknown users: skip, popularity (the most popular items) or error.")
     ] = "skip",
     k: Annotated[int, typer.Option("-k", min=1, help="Number of items per user.")] = 10,
     keep_seen: Annotated[
