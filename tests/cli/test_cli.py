@@ -249,6 +249,7 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["sweep", "demo", "--address", "127.0.0.1:99999"], "--address: expected a port between 1 and 65535"),
         (["report"], "no sweep"),
         (["report", "--format", "markdown"], "--format: unknown 'markdown'"),
+        (["study", "--out", "here"], "--out here: give the NAME of a study, too"),
         (["data", "export", "yelp2018", "--format", "feather"], "--format: unknown 'feather'"),  # before any download
         (["run", "synthetic", "ease", "--threads", "100000"], "--threads: 100000 threads are too many for"),
         (["sweep", "demo", "--chosen", "resources.cpus=100000"], "resources.cpus: a trial needs 100000, this machine has"),

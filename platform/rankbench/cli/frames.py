@@ -55,12 +55,15 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     return {first: ids("user")} | ({last: ids("item")} if last != first else {})
 
 
-def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[str]:
-    """Ids from the command line and from a file, without duplicates. Raises ConfigError if there are none."""
+def chosen_ids(given: list[str] | None, path: Path | None, column: str, otherwise: str = "") -> list[str]:
+    """Ids from the command line and from a file, without duplicates. Raises ConfigError, which names what else the command
+    takes, if there are none.
+    """
     ids: list[Any] = list(given or [])
     if path is not None:
         ids += read_columns(path, (column,))[column]
-    require(bool(ids), f"give at least one {column}: --{column} ID, or --{column}s FILE with a column {column!r}")
+    how = f"--{column} ID, or --{column}s FILE with a column {column!r}{otherwise}"
+    require(bool(ids), f"give at least one {column}: {how}")
     return [*dict.fromkeys(map(str, ids))]  # a file may have numbers
 
 

@@ -59,7 +59,8 @@ def recommend(
 
         frame = fitted.recommend_new(pd.DataFrame(read_columns(history, ("user", "item"))), **how)
     else:
-        ids = fitted.users.to_pylist() if everybody else chosen_ids(user, users, "user")
+        otherwise = "; or --all, or for new users --history FILE"
+        ids = fitted.users.to_pylist() if everybody else chosen_ids(user, users, "user", otherwise)
         frame = fitted.recommend(ids, **how)
     require(len(frame) > 0 or not said, "; ".join(said))
     for line in said:
