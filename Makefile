@@ -4,6 +4,8 @@
 # make test-oldest   the tests with the oldest supported versions of all packages, in .venv-oldest
 # make dist    build the sdist and the wheel into dist/
 # make docs    set up a virtual environment, build the documentation into docs/_site
+# make bench   compare linear models with NumPy, SciPy and implicit (docs/performance.md)
+# make clean   remove the virtual environments and all that was built
 PYTHON ?= python3
 VENV   ?= .venv
 # Processes that run the tests, each a file at a time.

@@ -20,6 +20,7 @@ Model = {"als": AlternatingLeastSquares, "bpr": BayesianPersonalizedRanking}[met
 model = Model(random_state=0)
 model.fit(matrix, show_progress=False)
 rows = users.cat.categories.get_indexer(test["user"].unique())
+rows = rows[rows >= 0]  # a user without a history gets no list
 best, scores = model.recommend(rows, matrix[rows], N=50, filter_already_liked_items=True)
 lists = pd.DataFrame(
     {

@@ -73,6 +73,14 @@ def test_every_mount_has_its_volume_and_the_claim_can_be_shared(claim, cluster):
     assert len({str(pod["containers"][0]["env"]) for pod in pods(cluster)}) == 1
 
 
+def test_rays_objects_fit_into_the_shared_memory(cluster):
+    """A larger store, such as Ray's default of 30 % of the memory, lies on the disk of the container, which is slow."""
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        (volume,) = (each for each in group["template"]["spec"]["volumes"] if each["name"] == "objects")
+        size = int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) << 30
+        assert 0 < int(group["rayStartParams"]["object-store-memory"]) <= 0.95 * size
+
+
 def test_its_variables_are_known_and_those_of_the_other_cluster(cluster):
     (env,) = {tuple((each["name"], each["value"]) for each in pod["containers"][0]["env"]) for pod in pods(cluster)}
     for name, value in env:

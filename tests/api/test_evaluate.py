@@ -134,8 +134,9 @@ def test_what_cannot_be_measured_is_refused(shop, environment, tmp_path):
     for lists, about, message in [
         (listed(("a", "x3", 1)), {}, r"only 1 of the 4 measured users have a list; allow_missing=True counts the others as 0"),
         (listed(("e", "x3", 1)), {}, r"none of the 4 measured users has a list"),
-        (good, {"metrics": ["auc", "ndcg@2"]}, r"metrics: auc needs the scores of all items"),
-        (good, {"metrics": "ndcg@7"}, r"^metrics: 7 is more than the 6 items of shop"),
+        (good, {"metrics": ["auc", "ndcg"]}, r"metrics: auc needs the scores of all items"),
+        (good, {"metrics": "ndcg@2"}, r"^cutoffs: no effect, because no metric uses them"),
+        (good, {"metrics": ["ndcg@7", "mrr"]}, r"^metrics: 7 is more than the 6 items of shop"),
         (good, {"cutoffs": [2, 7]}, r"^cutoffs: 7 is more than the 6 items of shop"),
         (good, {"cutoffs": (10, 20, 50)}, r"^the default of cutoffs: 50 is more than the 6 items of shop"),
         (good, {"on": "valid", "fit_on": "train+valid"}, r"what was fitted on train\+valid cannot be measured on valid"),
@@ -199,5 +200,8 @@ def test_the_command_keeps_a_record_that_compare_finds(home, capsys):
     (own,) = (home / "results" / "runs").glob("*-ease-*")
     assert _main(["compare", own.name, folder.name]) == 0
     assert "mine (foreign lists)" in capsys.readouterr().out
+    assert _main([*words, "--on", "valid"]) == 0
+    said = capsys.readouterr().out
+    assert "measured on valid" in said and "users without valid items are left out" in said and "test items" not in said
     for more, problem in ((["lam=3"], "lam: only data.PATH=VALUE"), (["--on", "train"], "--on: expected test or valid")):
         assert _main([*words, *more]) == 2 and problem in capsys.readouterr().err

@@ -121,6 +121,7 @@ def test_a_generator_of_models_and_an_arrow_table_of_interactions_are_taken(mode
         (lambda m, e: rb.Execution(n_threads=float("nan")), "Execution.n_threads: expected a whole number, got nan"),
         (lambda m, e: rb.Execution(executor=5), "Execution.executor: expected a BlockMap, got 5"),
         (lambda m, e: rb.Execution(device="gpu"), "Execution.device: expected cpu, cuda or cuda:N, got 'gpu'"),
+        (lambda m, e: rb.fit(PAIRS, "ease", execution=rb.Execution(device="cuda:99"), environment=e), "^device cuda:99: "),
         (lambda m, e: rb.Spill(Path("here"), -1), "Spill.memory: expected a whole number from 0, got -1"),
         (lambda m, e: rb.Spill("here", 10**9), "Spill.folder: expected a Path, got 'here'"),
         (lambda m, e: rb.Spill(Path("here"), 10**9, resume="no"), "Spill.resume: expected True or False, got 'no'"),

@@ -95,7 +95,7 @@ def test_a_run_whose_record_was_lost_is_recorded_again(home, capsys):
         ("ials", ["--memory", "1GB"], "--memory: ials has no item-item matrix"),
         ("ials", ["--spill", "somewhere"], "--spill: ials has no item-item matrix"),
         ("ials", ["--device", "cuda"], "--device: ials runs only on CPUs"),
-        ("ease", ["--device", "meta"], "--device meta: expected cpu, cuda or cuda:N"),
+        ("ease", ["--device", "meta"], "error: device meta: expected cpu, cuda or cuda:N"),
         ("ease", ["--memory", "4GiB"], "--memory: expected a size such as 4GB or 500MB, got '4GiB'"),
         ("random", ["--resume"], "--resume: random is fitted in one step"),
         ("random", ["--address", "127.0.0.1:1"], "--address: random is fitted in this process"),
@@ -225,7 +225,7 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["fit", "synthetic", "ease", "--dtype", "int8"], "--dtype: expected float32 or float64"),
         (
             ["run", "synthetic", "ease", "--metrics", "ndcg@20", "--cutoffs", "5"],
-            "--cutoffs: no effect, because each of --metrics",
+            "--cutoffs: no effect, because no metric uses them",
         ),
         (
             ["run", "synthetic", "bpr", "stop_metric=coverage@20"],
@@ -249,6 +249,8 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["sweep", "demo", "--address", "127.0.0.1:99999"], "--address: expected a port between 1 and 65535"),
         (["report"], "no sweep"),
         (["report", "--format", "markdown"], "--format: unknown 'markdown'"),
+        (["study", "--out", "here"], "--out here: give the NAME of a study, too"),
+        (["data", "export", "yelp2018", "--format", "feather"], "--format: unknown 'feather'"),  # before any download
         (["run", "synthetic", "ease", "--threads", "100000"], "--threads: 100000 threads are too many for"),
         (["sweep", "demo", "--chosen", "resources.cpus=100000"], "resources.cpus: a trial needs 100000, this machine has"),
         (["rnu"], "No such command 'rnu'. Did you mean 'run'?"),
@@ -270,6 +272,8 @@ def test_bad_input_is_one_line_exit_2_and_nothing_written(home, capsys, words, m
 def test_json_says_what_was_wrong_too(capsys):
     assert _main(["run", "synthetik", "ease", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+    assert _main(["report", "--format", "md", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"].startswith("--format md: --json prints JSON")
 
 
 def test_an_unknown_variable_is_not_ignored(monkeypatch, capsys):

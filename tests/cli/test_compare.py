@@ -22,7 +22,9 @@ TINY = {"users": 80, "items": 60, "interactions_per_user": 10}
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    """A results folder, and name → id: three of ease, one random, one on another split, one on valid, one failed."""
+    """A results folder, and name → id: three of ease, three of random, one of them on another split and one on valid, and two
+    without results.
+    """
     home = tmp_path_factory.mktemp("compare")
     environment = Environment(home / "data", None, True, home / "results", None, None)
     changes = {f"source.generator.{name}": value for name, value in TINY.items()}
@@ -41,7 +43,8 @@ def shop(tmp_path_factory):
         (outcome,) = run_job(job, environment, Execution(1))
         ids[name] = write_record(environment.results / "runs", outcome.record, outcome.per_user).name
     failed = failure(Job(card, (ease,), seed=9), ease, "no memory")
-    ids["failed"] = write_record(environment.results / "runs", failed, None).name
+    stopped = dataclasses.replace(failed, id="stopped-run", status="stopped", error="it fell behind")
+    ids |= {each.status: write_record(environment.results / "runs", each, None).name for each in (failed, stopped)}
     # One of them in a sweep's folder, where it is found as well.
     (home / "results" / "sweeps" / "s" / "records").mkdir(parents=True)
     shutil.move(environment.results / "runs" / ids["weak"], home / "results" / "sweeps" / "s" / "records" / ids["weak"])
@@ -138,6 +141,7 @@ def test_the_same_method_and_setting_twice_is_told_apart_by_id(shop, capsys):
         (["ease", "other split"], "only runs on the same data can be compared"),
         (["random", "valid"], "was measured on valid"),
         (["ease", "failed"], "failed: no memory"),
+        (["ease", "stopped"], "stopped-run was stopped: it fell behind"),
         (["ease", "random", "--metric", "ndgc@20"], "no per-user values of 'ndgc@20'; did you mean ndcg@20?"),
         (["ease", "random", "--metric", "coverage@20"], "no per-user values of 'coverage@20'"),
         (["ease", "random", "--baseline", "weak"], "is not one of the compared runs"),

@@ -119,5 +119,5 @@ def test_two_files_cannot_state_the_same_number(home, capsys):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_said_before_the_work(home, capsys):
     assert _main(["reproduce", "toy/9", "--device", "cuda"]) == 2
-    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("error: --device cuda: ")
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("error: device cuda: ")
     assert not [*(home / "experiments" / "evidence").iterdir()] and not (home.parent / "results").exists()

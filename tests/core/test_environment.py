@@ -118,6 +118,7 @@ def test_offline_is_a_switch(value, offline, monkeypatch):
         ("RANKBENCH_DATA", "s3://", r"expected s3://BUCKET/PREFIX"),
         ("RANKBENCH_MIRROR", "s3://bucket", "must be a folder; only RANKBENCH_DATA and RANKBENCH_RESULTS may be in a store"),
         ("RANKBENCH_CACHE", "s3://bucket", "must be a folder"),
+        ("RANKBENCH_DATA", "/tmp/\udcff", "the name is not UTF-8"),
         # Read as off, it would go to the network against the user's word.
         ("RANKBENCH_OFFLINE", "ture", "expected 1 or 0"),
         ("RANKBENCH_MIROR", "/data", r"unknown variable RANKBENCH_MIROR; did you mean RANKBENCH_MIRROR\?"),
@@ -126,6 +127,14 @@ def test_offline_is_a_switch(value, offline, monkeypatch):
 def test_a_variable_that_cannot_be_used_is_refused(name, value, problem, monkeypatch):
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=f"({name}={value}|environment): {problem}"):
+        Environment.from_env()
+
+
+def test_a_working_folder_that_is_gone_is_said(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ConfigError, match="the working folder no longer exists"):
         Environment.from_env()
 
 

@@ -10,9 +10,11 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from rankbench.core.errors import StorageError
+from rankbench.core.errors import StorageError, own_error
 from rankbench.core.files import ABANDONED, SCRATCH, _sweep_abandoned, atomic_file, atomic_folder, write_json
 
 
@@ -222,3 +224,9 @@ def test_a_private_file_stays_private(tmp_path):
     path.chmod(0o600)
     write_json(path, {"new": 1})
     assert path.stat().st_mode & 0o777 == 0o600 and "new" in path.read_text()
+
+
+def test_a_name_that_arrow_does_not_open_is_said_in_one_line(tmp_path):
+    with pytest.raises(UnicodeEncodeError) as refused:
+        pq.write_table(pa.table({"a": [1]}), tmp_path / "\udcff.parquet")
+    assert str(own_error(refused.value)).endswith("udcff.parquet': not UTF-8; choose another name")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rankbench.cli import _main
-from rankbench.core import memory
+from rankbench.core import control_groups, memory
 from rankbench.core.durations import seconds_of
 from rankbench.core.errors import ConfigError, StorageError
 from rankbench.core.memory import bytes_of, memory_errors_are_clear
@@ -35,8 +35,8 @@ V2 = ("memory.max", "memory.current", "inactive_file")
 )
 def test_the_smallest_group_limits_the_memory(tmp_path, monkeypatch, membership, folders, names):
     (tmp_path / "membership").write_text(membership + "\n")
-    monkeypatch.setattr(memory, "_MEMBERSHIP", tmp_path / "membership")
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path / "groups")
+    monkeypatch.setattr(control_groups, "_MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(control_groups, "_CGROUP", tmp_path / "groups")
     unlimited = "max" if names is V2 else 1 << 62
     group(tmp_path / "groups" / folders[2], unlimited, 90 * MIB, 0, names)
     group(tmp_path / "groups" / folders[0], unlimited, 99 * MIB, 0, names)

@@ -9,11 +9,34 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from rankbench.core.threads import pinned
+from rankbench.core import control_groups
+from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.cards import load_card
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "cpus"),
+    [
+        ("0::/mine", {"mine/cpu.max": "150000 100000", "cpu.max": "max 100000"}, 2),  # one and a half
+        ("0::/mine", {"mine/cpu.max": "800000 100000", "cpu.max": "300000 100000"}, 3),
+        ("0::/", {"cpu.max": "50000 100000"}, 1),
+        ("3:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
+        ("3:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 16),
+        ("2:memory:/", {"cpu.max": "100000 100000"}, 16),  # of a group that is not this process's
+    ],
+)
+def test_a_container_has_the_processors_of_its_quota(tmp_path, monkeypatch, membership, files, cpus):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)), raising=False)
+    (tmp_path / "membership").write_text(membership + "\n")
+    monkeypatch.setattr(control_groups, "_MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(control_groups, "_CGROUP", tmp_path / "groups")
+    for name, text in files.items():
+        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / name).write_text(text + "\n")
+    assert available_cpus() == cpus
 
 
 def pools() -> dict[str, int]:

@@ -268,6 +268,13 @@ def test_what_cannot_be_had_is_told_from_what_is_wrong(write, environment, sourc
     assert error.value.brief == brief and error.value.exit_code == 2
 
 
+def test_a_mirror_without_the_file_says_which_one_it_lacks(write, mirrored):
+    environment, folder = mirrored
+    card = load_card(write({"source": {"mirror": {"parts": ["all"]}}}), environment)
+    with pytest.raises(DownloadError, match=rf"only from a mirror, and {folder} has no all\.parquet"):
+        fetch(card, environment)
+
+
 def test_a_server_without_the_file_is_a_failed_download_that_says_where_to_put_it(write, environment, internet):
     online = replace(environment, offline=False)
     internet.plan = [{"status": 404}]

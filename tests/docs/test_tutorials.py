@@ -7,6 +7,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from rankbench.core import plugins
+from rankbench.experiment.methods import load_plugin
+
 # A minute each. tests/sweeps/test_plugin_on_a_cluster.py sweeps a plugin too, and tests/api/test_sweep.py compares losses.
 LONG = ("add_a_loss", "compare_losses")
 TUTORIALS = sorted((Path(__file__).parents[2] / "docs" / "tutorials").glob("*.ipynb"))
@@ -23,6 +26,18 @@ def kinds(cell):
 
 def test_there_are_tutorials():
     assert {path.stem for path in TUTORIALS} == {"own_data", "compare_losses", "add_a_loss"}
+
+
+def test_the_files_that_tutorials_write_are_plugins_of_this_version(tmp_path):
+    """Without running a tutorial, which takes a minute."""
+    cells = [cell.source for path in TUTORIALS for cell in code_cells(nbformat.read(path, as_version=4))]
+    written = [source.partition("\n") for source in cells if source.startswith("%%writefile ")]
+    for magic, _, text in written:
+        file = tmp_path / magic.split()[1]
+        file.write_text(text, encoding="utf-8")
+        with plugins.separate():
+            load_plugin(str(file))
+    assert written
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,7 @@ def test_layers_start_as_their_rules_say():
         ({"network": "he"}, 4, "needs 0 < gmf_dim < embedding_dim, got 0 and 4"),
         ({"network": "he", "gmf_dim": 8}, 8, "needs 0 < gmf_dim < embedding_dim, got 8 and 8"),
         ({"network": "he", "hidden_dim": 3}, 40, "halves hidden_dim in each layer: 3 is too small for 3 layers"),
+        ({"hidden_layers": 10**9}, 4, r"hidden_layers must lie in \[0, 64\], got 1000000000"),  # a list of so many widths
     ],
 )
 def test_widths_that_leave_nothing_are_refused(values, dim, message):

@@ -66,8 +66,11 @@ def test_with_the_registry_an_arm_without_a_range_gets_those_of_its_method(tmp_p
     assert popularity.params == {} and popularity.ranges is None
     assert set(deep.searched) == {"learning_rate", "weight_decay", "n_layers"}
     assert by_name(spec, environment, "again") == spec
-    none = load(text.replace("search: registry", "search: none"), tmp_path, environment)
+    text = text.replace("search: registry", "search: none")
+    none = load(text, tmp_path, environment)
     assert none.arms[0].searched == ["lam"] and not none.arms[1].searched
+    one = load(text.replace("{model: lightgcn}", "{model: lightgcn}, ranges: registry"), tmp_path, environment)
+    assert [arm.ranges for arm in one.arms] == [None, None, None, "registry"] and one.arms[3].searched == deep.searched
 
 
 def test_the_defaults_are_the_first_setting_in_the_ranges_of_the_registry(tmp_path, environment):

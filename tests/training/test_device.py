@@ -42,5 +42,5 @@ def test_a_closed_form_on_a_device_is_that_of_the_processor():
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99", "xla"])
 def test_a_device_that_is_not_there_is_named(device):
-    with pytest.raises(ConfigError, match=f"--device {device}: "):
+    with pytest.raises(ConfigError, match=f"^device {device}: "):
         require_device(device)

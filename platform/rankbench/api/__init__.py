@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from rankbench.api.fit_from import fit_from
     from rankbench.api.leaderboard import leaderboard
     from rankbench.api.plugin import plugin
-    from rankbench.api.report import report
-    from rankbench.api.results import Results
+    from rankbench.api.results import Results, report
     from rankbench.api.sweep import sweep
     from rankbench.core.errors import ConfigError, RankbenchError
     from rankbench.core.memory import Spill
@@ -51,6 +50,7 @@ _MODULES = {  # of names whose module is not called like them
     "datasets": "api.catalogue",
     "load": "experiment.fitted_model",
     "methods": "api.catalogue",
+    "report": "api.results",
 }
 
 

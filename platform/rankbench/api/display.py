@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rankbench.api.run_sweep import Display
+from rankbench.core.progress import Progress
 from rankbench.experiment.execution import ignore_progress
-from rankbench.experiment.fit import Progress
 from rankbench.sweeps.views.notebook import FitInNotebook, SweepInNotebook, in_notebook
 from rankbench.sweeps.views.phases import err, phase_progress
 from rankbench.sweeps.views.sweep_view import SweepView

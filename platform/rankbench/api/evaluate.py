@@ -17,6 +17,7 @@ from rankbench.api.record_run import RecordedRun, chosen_metrics, require_cutoff
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.core.plain import whole_number
+from rankbench.core.progress import Progress
 from rankbench.core.public import public
 from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.cards import load_card
@@ -25,7 +26,6 @@ from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, argument_of, metric_set, require_within
 from rankbench.evaluation.summary import Interval
 from rankbench.experiment.evaluation import Evaluation
-from rankbench.experiment.fit import Progress
 from rankbench.experiment.measure_lists import measure_lists
 from rankbench.experiment.options import ListOptions
 from rankbench.experiment.outcome import Outcome
@@ -67,11 +67,13 @@ def evaluate(
     """
     environment = environment or Environment.from_env()
     card = card_of(dataset, environment)
-    several: Any = [[each] if isinstance(each, str | int) else [*each] for each in (metrics, cutoffs)]
-    wanted = metric_set(*several)
+    words = [metrics] if isinstance(metrics, str) else [*metrics]
+    lengths = [cutoffs] if isinstance(cutoffs, int) else [*cutoffs]
+    chosen = lengths != [*DEFAULT_CUTOFFS]
+    wanted = metric_set(words, lengths, given="cutoffs" * chosen)
     with fit_display(progress) as (on_progress, _):
         data = prepare(card, environment, on_progress)
-    require_within(wanted, len(data.items), data.name, argument_of(wanted.k, several[0], several[1] != [*DEFAULT_CUTOFFS]))
+    require_within(wanted, len(data.items), data.name, argument_of(wanted.k, words, chosen))
     about: dict[str, Any] = {"on": on, "fit_on": fit_on, "seed": whole_number("seed", seed), "allow_missing": allow_missing}
     with pinned(available_cpus()):
         record, columns, ids = measure_lists(lists_of(lists), data, wanted, name or "lists", **about)

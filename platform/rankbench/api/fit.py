@@ -11,10 +11,10 @@ from rankbench.cluster.workplace import crew_of
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.plain import plain, whole_number
+from rankbench.core.progress import Progress
 from rankbench.core.public import public
 from rankbench.data.blocks import union
-from rankbench.experiment.execution import Execution
-from rankbench.experiment.fit import Progress
+from rankbench.experiment.execution import Execution, require_device
 from rankbench.experiment.fitted_model import Model
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.model_files import FittedOn, Part
@@ -54,6 +54,7 @@ def fit(
     """
     workers = whole_number("workers", workers, 1)
     require(workers == 1 or execution is None, "workers: leave it out if execution is given, which has a crew")
+    require_device(execution.device if execution else "cpu")
     seed = whole_number("seed", seed)
     environment = environment or Environment.from_env()
     config = configure(method, plain(params))

@@ -11,11 +11,11 @@ from rankbench.api.fit import fit
 from rankbench.api.results import Results
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.progress import Progress
 from rankbench.core.public import public
 from rankbench.core.registry import nearest
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.experiment.execution import Execution, ignore_progress
-from rankbench.experiment.fit import Progress
 from rankbench.experiment.fitted_model import Model
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.experiment.model_files import Part
@@ -81,11 +81,7 @@ class Winner:
 
 
 def winner(
-    sweep: str | Path | Results,
-    row: str,
-    dataset: str | None,
-    environment: Environment,
-    progress: Progress = ignore_progress,
+    sweep: str | Path | Results, row: str, dataset: str | None, environment: Environment, progress: Progress = ignore_progress
 ) -> Winner:
     """Return what the final run of `row` on `dataset` was. Raises ConfigError as `fit_from` does."""
     stored = sweep.stored if isinstance(sweep, Results) else find(str(sweep), environment)

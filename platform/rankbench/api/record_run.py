@@ -16,14 +16,7 @@ from rankbench.core.files import require_writable
 from rankbench.core.replica import CHECKSUMS
 from rankbench.data.cards import Card, load_card
 from rankbench.data.prepare import prepare
-from rankbench.evaluation.metrics import (
-    DEFAULT_CUTOFFS,
-    DEFAULT_METRICS,
-    MetricSet,
-    argument_of,
-    metric_set,
-    require_within,
-)
+from rankbench.evaluation.metrics import DEFAULT_METRICS, MetricSet, argument_of, metric_set, require_within
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit_warnings import fit_warnings
 from rankbench.experiment.job import Job, MethodConfig, configure
@@ -122,11 +115,9 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
 def chosen_metrics(options: MetricOptions) -> MetricSet:
     """The metrics that options name. Raises ConfigError for unknown ones, and for cutoffs without effect."""
     names = DEFAULT_METRICS if options.metrics is None else options.metrics.split(",")
-    metrics = metric_set(names, DEFAULT_CUTOFFS if options.cutoffs is None else _cutoffs(options.cutoffs))
-    own_cutoffs = all("@" in name or name == "auc" for name in names)
-    problem = "--cutoffs: no effect, because each of --metrics has its own; leave one of them out"
-    require(options.cutoffs is None or not own_cutoffs, problem)
-    return metrics
+    if options.cutoffs is None:
+        return metric_set(names)
+    return metric_set(names, _cutoffs(options.cutoffs), given="--cutoffs")
 
 
 def require_cutoffs_within(metrics: MetricSet, options: MetricOptions, n_items: int, dataset: str) -> None:
@@ -155,8 +146,7 @@ def _cutoffs(text: str) -> tuple[int, ...]:
         cutoffs = tuple(sorted({int(word) for word in text.split(",")}))
     except ValueError:
         raise ConfigError(f"--cutoffs: expected whole numbers such as 10,20, got {text!r}") from None
-    if cutoffs[0] < 1:
-        raise ConfigError(f"--cutoffs: k must be at least 1, got {cutoffs[0]}")
+    require(cutoffs[0] >= 1, f"--cutoffs: k must be at least 1, got {cutoffs[0]}")
     return cutoffs
 
 
@@ -169,10 +159,7 @@ def _fit(job: Job, options: RunOptions, environment: Environment, points: LivePo
         except DataError as error:
             raise DataError(f"{error}; --fresh replaces it") from None
     checkpoints, spill = environment.results / "checkpoints" / run_id, options.spill or environment.results / "spill"
-    with (
-        open_execution(config.spec, options, checkpoints, spill, options.threads) as execution,
-        phase_progress() as progress,
-    ):
+    with open_execution(config.spec, options, checkpoints, spill, options.threads) as execution, phase_progress() as progress:
         live = (points.begin, points.curve) if points else ()
         (outcome,) = run(job, environment, execution, progress, *live)
     return outcome, execution

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.files import make_folder
 from rankbench.core.public import public
@@ -19,6 +20,7 @@ from rankbench.reports.draw import draw
 from rankbench.reports.figures import final_figure
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.tables import Table, columns, frame_of
+from rankbench.schema.find import find
 from rankbench.schema.stored_sweep import StoredSweep
 from rankbench.sweeps.comparisons import comparisons
 
@@ -98,8 +100,7 @@ class Results:
             metric in self.metrics, f"chart: no metric {metric!r}{nearest(metric, self.metrics)}; {', '.join(self.metrics)}"
         )
         target = Path(path) if path is not None else self.folder / "chart.png"
-        if target.suffix != ".png":
-            raise ConfigError(f"chart: {target}: expected a name that ends in .png")
+        require(target.suffix == ".png", f"chart: {target}: expected a name that ends in .png")
         make_folder(target.parent)
         if (figure := final_figure(self._table, metric)) is None:
             raise ConfigError(f"chart: nothing was measured by {metric}")
@@ -122,3 +123,15 @@ class Results:
     def _repr_html_(self) -> str:
         legend = "".join(f"<p>{escape(line)}</p>" for line in self._table.legend)
         return f"<strong>{escape(self._table.title)}</strong>{self._shown.to_html(index=False)}{legend}"
+
+
+@public
+def report(what: str | Path | None = None, *, environment: Environment | None = None) -> Results:
+    """Return the results of a sweep: by its id, the start of its id or its folder, or the newest sweep of an experiment, by
+    the name or path of its file. By default the newest sweep of all.
+
+    An experiment that was never run has a table of its published numbers. Raises ConfigError if there is nothing of that name,
+    and DataError if a file of the sweep is damaged.
+    """
+    stored = find(None if what is None else str(what), environment or Environment.from_env())
+    return Results(stored.folder, stored)

@@ -100,7 +100,7 @@ def _of_winner(options: ModelOptions, environment: Environment) -> PlannedFit:
     for name in won.changed:
         err.print(f"warning: {name} has changed since the sweep, so that the model may be another one")
     if won.record.device.partition(":")[0] != options.device:
-        err.print(f"warning: the final run was fitted on {won.record.device}; --device gives the same bits")
+        err.print(f"warning: the final run was fitted on {won.record.device}; on {options.device}, the last digits may differ")
     return PlannedFit(won.config(options.fit_on), won.data, won.arguments(options.fit_on, options.seed), {}, won)
 
 

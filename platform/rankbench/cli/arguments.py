@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rankbench.cli import candidates
 from rankbench.cli.console import err
 
 SHOWN = 5  # skipped lines that are described
@@ -33,6 +34,9 @@ Plugin = Annotated[
         help="Load a file (or module) with your own losses, solvers, readers and so on; may be repeated.",
     ),
 ]
+DatasetName = Annotated[
+    str, typer.Argument(help="Name of a dataset (rankbench data list) or a card file.", autocompletion=candidates.datasets)
+]
 ModelFolder = Annotated[Path, typer.Argument(help="Folder of a model, written by `rankbench fit`.")]
 TableFile = Annotated[Path | None, typer.Option("--out", help="Write the result to this .csv or .parquet file.")]
 Tags = Annotated[
@@ -40,7 +44,7 @@ Tags = Annotated[
 ]
 Track = Annotated[bool, typer.Option("--track/--no-track", help="Send the entries to MLflow.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what is left and how long it takes, and exit.")]
-RunName = Annotated[str | None, typer.Option(help="Beginning of the names of the MLflow runs.")]
+RunName = Annotated[str | None, typer.Option(help="Name of the MLflow run; of a sweep, also the beginning of its runs' names.")]
 
 
 @contextmanager

@@ -119,8 +119,7 @@ def find_run(name: str, environment: Environment) -> Path:
     matching = [each for each in matching if not any(each.startswith(f"{other}.") for other in matching)]
     if not matching:
         raise ConfigError(f"unknown run {name!r} in {results}{nearest(name, folders)}")
-    if len(matching) > 1:
-        raise ConfigError(f"{name!r} matches {len(matching)} runs: {', '.join(matching[:4])}; give more of the id")
+    require(len(matching) == 1, f"{name!r} matches {len(matching)} runs: {', '.join(matching[:4])}; give more of the id")
     return folders[matching[0]]
 
 
@@ -128,7 +127,7 @@ def _require_same_data(records: Sequence[RunRecord]) -> None:
     """Raise ConfigError unless all runs are finished and were measured on the same part of the same data."""
     first = records[0]
     for record in records:
-        require(record.finished, f"{record.id} failed: {record.error}")
+        require(record.finished, f"{record.id} {'failed' if record.failed else 'was stopped'}: {record.error}")
         expected, fingerprint = first.dataset.fingerprint, record.dataset.fingerprint
         require(
             fingerprint == expected,

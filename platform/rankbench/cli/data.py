@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankbench.cli import candidates
-from rankbench.cli.arguments import Plugin
+from rankbench.cli.arguments import DatasetName, Plugin
 from rankbench.cli.console import Json, epilog, err, out, phase_progress, print_json, print_table, program
 from rankbench.core.data_notes import data_notes
 from rankbench.core.environment import Environment
@@ -103,9 +103,7 @@ def fetch(
     "  rankbench data describe gowalla --verify"
 )
 def describe(
-    dataset: Annotated[
-        str, typer.Argument(help="Name of a dataset (rankbench data list) or a card file.", autocompletion=candidates.datasets)
-    ],
+    dataset: DatasetName,
     plot: Annotated[
         Path | None, typer.Option(help="Write activity and popularity curves to this .png, .pdf or .svg file.")
     ] = None,
@@ -223,9 +221,7 @@ def import_(
     "  rankbench data export gowalla data.split.seed=1 --split --format recbole --out gowalla-1"
 )
 def export(
-    dataset: Annotated[
-        str, typer.Argument(help="Name of a dataset (rankbench data list) or a card file.", autocompletion=candidates.datasets)
-    ],
+    dataset: DatasetName,
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="[data.path=value]...", help="data.PATH=VALUE changes the card.")
     ] = None,
@@ -241,11 +237,13 @@ def export(
     from rankbench.api.execution import only_card_changes
     from rankbench.data.cards import load_card
     from rankbench.data.export import export as write
+    from rankbench.data.export import require_exportable
     from rankbench.data.prepare import prepare
 
     environment, changed = Environment.from_env(), only_card_changes(changes)
     card = load_card(dataset, environment, changed)
     folder = to or Path(card.name)
+    require_exportable(folder, format)  # before the data are downloaded
     with phase_progress() as progress:
         prepared = prepare(card, environment, progress)
     about = write(prepared, folder, format, split, [dataset, *(changes or ())])

@@ -10,6 +10,7 @@ import typer
 from rankbench.cli.console import Json, out, print_json, print_table
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
+from rankbench.judge.printing import counted
 
 EXAMPLES = """Examples:
   rankbench doctor
@@ -40,4 +41,4 @@ def doctor(
     print_table(["", "check", "result", "what to do"], [[c.status, c.what, c.detail, c.advice] for c in results])
     if failed:
         raise ConfigError(f"{len(failed)} of {len(results)} checks failed; the first: {failed[0].what}: {failed[0].detail}")
-    out.print(f"ready: {sum(check.status == 'warn' for check in results)} warnings", style="green")
+    out.print(f"ready: {counted(sum(check.status == 'warn' for check in results), 'warning')}", style="green")

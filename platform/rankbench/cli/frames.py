@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankbench.core.errors import ConfigError, DataError, require
+from rankbench.core.errors import DataError, require
 from rankbench.core.files import atomic_file, require_writable_file
 from rankbench.core.spreadsheet import inert_table, original
 
@@ -31,6 +31,7 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     import pyarrow as pa
 
     from rankbench.data.cards import Read
+    from rankbench.data.columns import ADVICE
     from rankbench.data.raw import RawFile
     from rankbench.data.readers import reader
 
@@ -40,7 +41,10 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     # A list of ids is read as interactions of an id with itself: one reader, one set of checks.
     first, last = columns[0], columns[-1]
     spec = Read(format="parquet" if path.suffix == ".parquet" else "delimited", user=first, item=last)
-    tables = [table for table in reader(spec.format)(RawFile("all", path, "", spec, "file")) if len(table)]
+    try:
+        tables = [table for table in reader(spec.format)(RawFile("all", path, "", spec, "file")) if len(table)]
+    except DataError as error:
+        raise DataError(str(error).replace(ADVICE, "")) from None  # a list of ids has no card that could drop rows
     if not tables:
         raise DataError(f"{path}: no rows")
     table = pa.concat_tables(tables)
@@ -51,13 +55,15 @@ def read_columns(path: Path, columns: tuple[str, ...]) -> dict[str, list[Any]]:
     return {first: ids("user")} | ({last: ids("item")} if last != first else {})
 
 
-def chosen_ids(given: list[str] | None, path: Path | None, column: str) -> list[str]:
-    """Ids from the command line and from a file, without duplicates. Raises ConfigError if there are none."""
+def chosen_ids(given: list[str] | None, path: Path | None, column: str, otherwise: str = "") -> list[str]:
+    """Ids from the command line and from a file, without duplicates. Raises ConfigError, which names what else the command
+    takes, if there are none.
+    """
     ids: list[Any] = list(given or [])
     if path is not None:
         ids += read_columns(path, (column,))[column]
-    if not ids:
-        raise ConfigError(f"give at least one {column}: --{column} ID, or --{column}s FILE with a column {column!r}")
+    how = f"--{column} ID, or --{column}s FILE with a column {column!r}{otherwise}"
+    require(bool(ids), f"give at least one {column}: {how}")
     return [*dict.fromkeys(map(str, ids))]  # a file may have numbers
 
 

@@ -33,8 +33,7 @@ def recommend(
         typer.Option(help="CSV or Parquet file with columns user and item: interactions of users who are new to the model."),
     ] = None,
     unknown: Annotated[
-        str,
-        typer.Option(help="For unknown users: skip, popularity (the most popular items) or error."),
+        str, typer.Option(help="For unknown users: skip, popularity (the most popular items) or error.")
     ] = "skip",
     k: Annotated[int, typer.Option("-k", min=1, help="Number of items per user.")] = 10,
     keep_seen: Annotated[
@@ -60,7 +59,8 @@ def recommend(
 
         frame = fitted.recommend_new(pd.DataFrame(read_columns(history, ("user", "item"))), **how)
     else:
-        ids = fitted.users.to_pylist() if everybody else chosen_ids(user, users, "user")
+        otherwise = "; or --all, or for new users --history FILE"
+        ids = fitted.users.to_pylist() if everybody else chosen_ids(user, users, "user", otherwise)
         frame = fitted.recommend(ids, **how)
     require(len(frame) > 0 or not said, "; ".join(said))
     for line in said:

@@ -68,6 +68,7 @@ def report(
     from rankbench.tracking.links import RunLinks
 
     require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
+    require(not json or format in ("table", "json"), f"--format {format}: --json prints JSON; leave one of them out")
     environment = Environment.from_env()
     if to is not None:
         require_writable(to)

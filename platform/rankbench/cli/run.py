@@ -85,11 +85,11 @@ def _show(made: RecordedRun, names: set[str]) -> None:
 
 def show_record(record: RunRecord) -> None:
     """Print the numbers of measured users and items, and the metrics."""
-    counts = record.dataset.counts
+    counts, users, part = record.dataset.counts, record.users, record.measured_on
+    cold = f", {counts['cold_test_items']:,} test items do not occur in the fitted data" if part == "test" else ""
     out.print(
-        f"fitted on {record.fit_on}, measured on {record.measured_on}: {record.users['measured']:,} users, "
-        f"{counts['items']:,} items ranked in full; {record.users['without_targets']:,} users without test items are left out, "
-        f"{counts['cold_test_items']:,} test items are not in train"
+        f"fitted on {record.fit_on}, measured on {part}: {users['measured']:,} users, {counts['items']:,} items ranked in "
+        f"full; {users['without_targets']:,} users without {part} items are left out{cold}"
     )
     cutoffs = sorted({name.split("@")[1] for name in record.metrics if "@" in name}, key=int)
     body = []

@@ -11,6 +11,7 @@ import typer
 from rankbench.cli import candidates
 from rankbench.cli.console import Json, out, phase_progress, print_json, print_table
 from rankbench.core.environment import Environment
+from rankbench.core.errors import require
 from rankbench.core.files import require_writable
 from rankbench.core.registry import Registry
 
@@ -45,6 +46,7 @@ def study(
     from rankbench.tracking.environment import describe_environment
 
     if name is None:
+        require(to is None, f"--out {to}: give the NAME of a study, too")
         _list(registered(), json)
         return
     chosen = registered().get(name)

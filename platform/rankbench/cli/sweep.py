@@ -117,10 +117,7 @@ SweepName = Annotated[
 
 
 @app.command(epilog="Examples:\n\n  rankbench sweep status\n\n  rankbench sweep status demo-1f2e --json")
-def status(
-    name: SweepName = None,
-    json: Json = False,
-) -> None:
+def status(name: SweepName = None, json: Json = False) -> None:
     """Show the state of a sweep: running, interrupted or finished, its trials, and the best result of each arm."""
     from rankbench.schema.stored_sweep import find_sweep, read_sweep
     from rankbench.sweeps.heartbeat import last_heartbeat
@@ -161,10 +158,7 @@ def status(
 
 
 @app.command(epilog="Examples:\n\n  rankbench sweep stop\n\n  rankbench sweep stop demo-1f2e")
-def stop(
-    name: SweepName = None,
-    json: Json = False,
-) -> None:
+def stop(name: SweepName = None, json: Json = False) -> None:
     """Stop a running sweep as Ctrl-C would, from any shell that sees its folder; finished runs are kept."""
     from rankbench.schema.stored_sweep import find_sweep
     from rankbench.sweeps.heartbeat import request_stop

@@ -156,10 +156,8 @@ def assignments(words: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for word in words:
         key, sign, text = word.partition("=")
-        if not sign or not key:
-            raise ConfigError(f"{shown(word)}: expected name=value")
-        if key in values:
-            raise ConfigError(f"{key}: given twice")
+        require(bool(sign and key), f"{shown(word)}: expected name=value")
+        require(key not in values, f"{key}: given twice")
         try:
             values[key] = scalar(text)
         except ConfigError as error:
@@ -184,8 +182,7 @@ def _put(node: Any, keys: list[str], value: Any, path: str) -> None:
     key, *rest = keys
     if isinstance(node, list) and key == "*":
         matching = [each for each in node if _has(each, rest)] if rest else []
-        if not matching:
-            raise ConfigError(f"{path}: no entry of the list has {'.'.join(rest) or 'what follows the *'}")
+        require(bool(matching), f"{path}: no entry of the list has {'.'.join(rest) or 'what follows the *'}")
         for each in matching:
             _put(each, rest, value, path)
     elif isinstance(node, list):
@@ -211,8 +208,8 @@ def _has(node: Any, keys: list[str]) -> bool:
 
 
 def _index(key: str, node: list[Any], path: str) -> int:
-    if not key.isdecimal() or int(key) >= len(node):
-        raise ConfigError(f"{path}: {key!r} is not a position in a list of {len(node)}")
+    known = key.isdecimal() and int(key) < len(node)
+    require(known, f"{path}: {key!r} is not a position in a list of {len(node)}")
     return int(key)
 
 

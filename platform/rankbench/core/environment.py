@@ -50,8 +50,13 @@ class Environment:
     def from_env(cls) -> Environment:
         """Read the variables.
 
-        Raises ConfigError for an unknown RANKBENCH_ variable, a missing mirror, or a switch that is neither on nor off.
+        Raises ConfigError for an unknown RANKBENCH_ variable, a missing mirror, a switch that is neither on nor off, or a
+        working folder that is gone.
         """
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            raise ConfigError("the working folder no longer exists; change to another one") from None
         for name in os.environ:
             if name.startswith("RANKBENCH_") and name not in VARIABLES:
                 raise ConfigError(f"environment: unknown variable {name}{nearest(name, VARIABLES)}")
@@ -161,13 +166,15 @@ def _folder(name: str) -> Path | None:
         folder = Path(value).expanduser().resolve()
     except (OSError, RuntimeError) as error:  # a loop of links, or ~NAME of an unknown user
         raise ConfigError(f"{name}={value}: {error}") from None
-    if is_too_long(folder):
-        raise ConfigError(f"{name}={value}: the name is too long; choose another folder")
+    require(not is_too_long(folder), f"{name}={value}: the name is too long; choose another folder")
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{name}={value}: the name is not UTF-8, which Parquet files need; choose another folder") from None
     return folder
 
 
 def _switch(name: str) -> bool:
     value = os.environ.get(name, "").lower()
-    if value not in _ON | _OFF:
-        raise ConfigError(f"{name}={value}: expected 1 or 0")
+    require(value in _ON | _OFF, f"{name}={value}: expected 1 or 0")
     return value in _ON

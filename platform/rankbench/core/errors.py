@@ -60,7 +60,8 @@ class StorageError(RankbenchError):
 
 def own_error(error: Exception) -> Exception:
     """Return an error of this package for one that no nearer code has handled: a full disk or memory, a package of an extra
-    that is not installed, and a file or folder that the system refuses. Any other error is returned unchanged.
+    that is not installed, a file or folder that the system refuses, and a name that is not UTF-8. Any other error is returned
+    unchanged.
     """
     from rankbench.core.extras import missing_extra
     from rankbench.core.memory import memory_errors_are_clear
@@ -71,6 +72,8 @@ def own_error(error: Exception) -> Exception:
         if error.filename is not None and error.strerror:  # the name is too long, or there is no permission
             cls = StorageError if error.errno in (errno.EIO, errno.EROFS) else ConfigError
             return cls(f"{error.filename}: {error.strerror}")
+    if isinstance(error, UnicodeEncodeError):  # Arrow opens only files whose names are UTF-8
+        return ConfigError(f"{shown(error.object)}: not UTF-8; choose another name")
     if extra := missing_extra(error):
         return extra
     try:

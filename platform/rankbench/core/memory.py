@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psutil
 
+from rankbench.core.control_groups import control_groups
 from rankbench.core.errors import ConfigError, StorageError, first_line, shown
 from rankbench.core.plain import whole_number
 from rankbench.core.public import check_fields
 
 LEAST = 32 << 20  # bytes; tiles of less memory would be too small to be useful
 LATER = 48 << 20  # bytes that compiled loops and BLAS buffers will use once they run
-_CGROUP, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 # Texts of PyTorch errors, other than MemoryError, about failed allocations on the host or the device.
 _TORCH_ALLOCATION = ("DefaultCPUAllocator: can't allocate memory", "CUDA out of memory", "STATUS_ALLOC_FAILED")
 
@@ -27,28 +27,15 @@ def available_memory() -> int:
 
 
 def _room_in_groups() -> Iterator[int]:
-    """Bytes that each control group of this process with a limit of memory, of version 1 or 2, may still use."""
-    try:
-        lines = _MEMBERSHIP.read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            root, limit, used, inactive = _CGROUP, "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            root, limit, used = _CGROUP / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-            inactive = "total_inactive_file"
-        else:
-            continue
-        own = root / path.lstrip("/")
-        # A container sees its own group as the root, and groups are limited by those above them.
-        for folder in {root, own, *(each for each in own.parents if each.is_relative_to(root))}:
-            with suppress(OSError, ValueError):  # without a limit the text is "max", or the file is missing
-                most, taken = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
-                stat = (folder / "memory.stat").read_text(encoding="ascii").split()
-                # Cached file pages count as used here, but are freed when memory is needed.
-                yield max(most - taken + int(stat[stat.index(inactive) + 1]), 0)
+    """Bytes that each control group of this process with a limit of memory may still use."""
+    for folder, is_second in control_groups("memory"):
+        names = ("memory.max", "memory.current") if is_second else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        with suppress(OSError, ValueError):  # without a limit the text is "max", or the file is missing
+            most, taken = (int((folder / name).read_text(encoding="ascii")) for name in names)
+            stat = (folder / "memory.stat").read_text(encoding="ascii").split()
+            # Cached file pages count as used here, but are freed when memory is needed.
+            inactive = stat.index("inactive_file" if is_second else "total_inactive_file")
+            yield max(most - taken + int(stat[inactive + 1]), 0)
 
 
 @dataclass(frozen=True)

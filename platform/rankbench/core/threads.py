@@ -8,19 +8,32 @@ number of threads, each computed by one thread, with sums over blocks in the ord
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from rankbench.core.control_groups import control_groups
 from rankbench.core.errors import require
 
 PER_CPU = 4  # most threads per processor: more only wait for one another, and tens of thousands fill the process table
 
 
 def available_cpus() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of processors that this process may use: those it may run on, within the quota of its container."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return math.ceil(min([cpus, *_quotas()]))
+
+
+def _quotas() -> Iterator[float]:
+    """Seconds of processors that each control group of this process with a quota may use per second."""
+    for folder, is_second in control_groups("cpu"):
+        names = ("cpu.max",) if is_second else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        with suppress(OSError, ValueError):  # without a quota the text is "max" or -1, or the file is missing
+            quota, period = map(int, " ".join((folder / name).read_text(encoding="ascii") for name in names).split())
+            if quota > 0:
+                yield quota / period
 
 
 def require_threads(threads: int, source: str, what: str = "threads") -> None:

@@ -11,35 +11,26 @@ from rankbench.core.errors import shown
 SHA256 = r"^[0-9a-f]{64}$"
 MD5 = r"^[0-9a-f]{32}$"
 DEVICE = r"^(cpu(:\d+)?|cuda)$"
-FORMS = {
-    SHA256: "64 hexadecimal digits",
-    MD5: "32 hexadecimal digits",
-    DEVICE: "cpu, cpu:N for N threads, or cuda",
-}
-WORDS = {
-    "bool_parsing": "expected true or false",
-    "bool_type": "expected true or false",
-    "dict_type": "expected keys with values",
-    "finite_number": "expected a finite number",
-    "float_parsing": "expected a number",
-    "float_type": "expected a number",
-    "greater_than": "must be > {gt:g}",
-    "greater_than_equal": "must be ≥ {ge:g}",
-    "int_from_float": "expected a whole number",
-    "int_parsing": "expected a whole number",
-    "int_type": "expected a whole number",
-    "less_than": "must be < {lt:g}",
-    "less_than_equal": "must be ≤ {le:g}",
-    "list_type": "expected a list",
-    "literal_error": "expected {expected}",
-    "mapping_type": "expected keys with values",
-    "model_attributes_type": "expected keys with values",
-    "model_type": "expected keys with values",
-    "string_pattern_mismatch": "expected {form}",
-    "string_type": "expected a text",
-    "too_long": "expected at most {max_length} values",
-    "too_short": "expected at least {min_length} value",
-    "tuple_type": "expected a list",
+FORMS = {SHA256: "64 hexadecimal digits", MD5: "32 hexadecimal digits", DEVICE: "cpu, cpu:N for N threads, or cuda"}
+WORDS = {  # kind of a problem → what it means
+    kind: text
+    for text, kinds in {
+        "expected true or false": "bool_parsing bool_type",
+        "expected keys with values": "dict_type mapping_type model_attributes_type model_type",
+        "expected a number": "float_parsing float_type",
+        "expected a finite number": "finite_number",
+        "expected a whole number": "int_from_float int_parsing int_type",
+        "expected a text": "string_type",
+        "expected a list": "list_type tuple_type",
+        "expected {expected}": "literal_error",
+        "expected {form}": "string_pattern_mismatch",
+        "expected at most {max_length} values": "too_long",
+        "expected at least {min_length} value": "too_short",
+        "must be > {gt:g}": "greater_than",
+        "must be ≥ {ge:g}": "greater_than_equal",
+        "must be < {lt:g}": "less_than",
+    }.items()
+    for kind in kinds.split()
 }
 # How pydantic names the alternatives of a union, in the place of a problem.
 ALTERNATIVES = ("str", "int", "float", "bool", "dict", "list", "tuple")

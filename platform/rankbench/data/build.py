@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from rankbench.core.errors import DataError
 from rankbench.core.files import write_json
+from rankbench.core.progress import Progress
 from rankbench.data.cards import Card
 from rankbench.data.interactions import NO_TIME, PARTS, Encoder, Interactions, alike_ids
 from rankbench.data.protocols.spec import SplitSpec
@@ -27,8 +27,6 @@ from rankbench.data.steps import apply
 from rankbench.data.synthetic import generate
 
 log = logging.getLogger(__name__)
-
-Progress = Callable[[str, int, int | None], None]
 
 
 def build(card: Card, raw: list[RawFile], folder: Path, made_by: dict[str, Any], progress: Progress) -> None:

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, SerializeAsAny, field_validator, mod
 
 from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, printable, shown
+from rankbench.core.errors import ConfigError, printable, require, shown
 from rankbench.core.names import Name
 from rankbench.core.registry import nearest
 from rankbench.core.wording import MD5, SHA256
@@ -386,8 +386,7 @@ def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:
     content = override(read_yaml(path), changes or {})
     origin = {"path": path.resolve(), "reference": str(path.resolve()), "changes": changes or {}}
     for key in origin:
-        if key in content:
-            raise ConfigError(f"{path}: {key}: unknown key")
+        require(key not in content, f"{path}: {key}: unknown key")
     card = validate(Card, {**content, **origin}, str(path))
     # Imported late, because the readers import the schema above.
     from rankbench.data.readers import formats

@@ -48,16 +48,21 @@ WORDS = {
 }
 
 
+def require_exportable(folder: Path, format: str) -> None:
+    """Raise ConfigError for an unknown format and if the folder exists, and StorageError if it cannot be written."""
+    require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
+    require(not folder.exists(), f"--out {folder}: already exists; choose another folder")
+    require_writable(folder)
+
+
 def export(dataset: Dataset, folder: Path, format: str, by_part: bool, given: Sequence[str]) -> dict[str, Any]:
     """Write a new folder, whole or not at all: a file per part, README.md and split.json, whose content is returned.
 
     `by_part`: whether to write the parts of the split, or all interactions in one file. `given`: the words by which the user
-    names the dataset and the changes of its card. Raises ConfigError for an unknown format and if the folder exists, and
-    DataError for an id that the format cannot hold.
+    names the dataset and the changes of its card. Raises DataError for an id that the format cannot hold, and otherwise as
+    `require_exportable`.
     """
-    require(format in FORMATS, f"--format: unknown {format!r}{nearest(format, FORMATS)}; one of {', '.join(FORMATS)}")
-    require(not folder.exists(), f"--out {folder}: already exists; choose another folder")
-    require_writable(folder)
+    require_exportable(folder, format)
     form, split, parts = FORMATS[format], dataset.split, {"all": dataset.split.fit_matrix("all")}
     if by_part:
         parts = {"train": split.train, "valid": split.valid_target, "test": split.test_target}
@@ -114,19 +119,16 @@ def _write(path: Path, form: Format, tables: Iterator[pa.Table]) -> None:
 
 def _readme(about: dict[str, Any]) -> str:
     files = [f"- `{name}`: {file['interactions']:,} interactions, {file['is']}" for name, file in about["files"].items()]
-    return "\n".join(
-        [
-            f"# {about['dataset']}, as rankbench splits it",
-            "",
-            f"Protocol {about['protocol']}, seed {about['seed']}, fingerprint {about['fingerprint']}. Ids are those of the",
-            "data.",
-            "",
-            *files,
-            "",
-            f"For test, our own methods are fitted on {about['fitted_for_test']}. Write the lists of another program, for the",
-            "users of test, as a table with the columns user, item, and rank or score. Then",
-            "",
-            f"    {about['evaluate']}",
-            "",
-        ]
-    )
+    listed = "\n".join(files)
+    return f"""# {about["dataset"]}, as rankbench splits it
+
+Protocol {about["protocol"]}, seed {about["seed"]}, fingerprint {about["fingerprint"]}. The ids are those of the data.
+
+{listed}
+
+Before their test, the methods of rankbench are fitted on {about["fitted_for_test"]}.
+Write the lists of another program, for the users of test, as a table with the columns user, item, and rank or score.
+This command measures them:
+
+    {about["evaluate"]}
+"""

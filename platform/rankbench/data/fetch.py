@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from rankbench.data.download import Progress, download
 from rankbench.data.formats import format_of_file, format_of_names
 from rankbench.data.interactions import PARTS
 from rankbench.data.raw import RawFile, is_archive, names_below
-from rankbench.data.readers import finder, layout_of
+from rankbench.data.readers import Layout, finder, layout_of
 from rankbench.data.readers.parquet import MIRROR
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def fetch(
             return mirrored
     if source.mirror.parts:
         folder = environment.mirror and environment.mirror / card.mirror_folder
-        missing = f"{folder} does not exist" if folder else "RANKBENCH_MIRROR is not set"
+        missing = f"{folder} has no {source.part_names[0]}.parquet" if folder else "RANKBENCH_MIRROR is not set"
         brief = "not in the mirror" if folder else "no mirror"
         raise DownloadError(f"{card.name} is available only from a mirror, and {missing}", brief)
     if source.folder is not None:
@@ -63,14 +63,12 @@ def _in_folder(card: Card, environment: Environment, verify: bool) -> list[RawFi
         raise DownloadError(f"{folder}: no such folder (dataset {card.name})", "no such folder")
     names = names_below(folder)
     spec = _said(card.read, format_of_names(names)) if _is_open(card.read) else card.read
-    layout = layout_of(spec.format, names, str(folder))
 
     def raw(part: str, name: str) -> RawFile:
         path = folder / name
         return RawFile(part, path, _verified(card, path, {}, "file", environment, verify), spec, "file")
 
-    companions = {name: raw(name, path) for name, path in layout.companions.items()}
-    return [replace(raw(part, layout.parts[part]), companions=companions) for part in PARTS if part in layout.parts]
+    return _laid_out(layout_of(spec.format, names, str(folder)), raw)
 
 
 def _in_archive(raw: RawFile) -> list[RawFile]:
@@ -78,12 +76,14 @@ def _in_archive(raw: RawFile) -> list[RawFile]:
     if raw.member is not None or raw.part != "all" or finder(raw.spec.format) is None or not is_archive(raw.path):
         return [raw]
     layout = layout_of(raw.spec.format, raw.names(), str(raw.path))
-    companions = {name: replace(raw, part=name, member=member) for name, member in layout.companions.items()}
-    return [
-        replace(raw, part=part, member=layout.parts[part], companions=raw.companions | companions)
-        for part in PARTS
-        if part in layout.parts
-    ]
+    return _laid_out(layout, lambda part, member: replace(raw, part=part, member=member))
+
+
+def _laid_out(layout: Layout, file: Callable[[str, str], RawFile]) -> list[RawFile]:
+    """The parts of a layout with its companions; `file` makes one of them from what it is and its name."""
+    companions = {name: file(name, place) for name, place in layout.companions.items()}
+    parts = [file(part, layout.parts[part]) for part in PARTS if part in layout.parts]
+    return [replace(part, companions=part.companions | companions) for part in parts]
 
 
 def _raw(card: Card, part: str, remote: RemoteFile, environment: Environment, progress: Progress, verify: bool) -> RawFile:

@@ -25,8 +25,9 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.core.files import atomic_folder, make_folder, sweep_scratch
 from rankbench.core.plugins import guarded, loaded
+from rankbench.core.progress import Progress
 from rankbench.data.blocks import csr_from_parts
-from rankbench.data.build import Progress, build
+from rankbench.data.build import build
 from rankbench.data.cards import Card, load_card
 from rankbench.data.fetch import fetch
 from rankbench.data.protocols.spec import protocols

@@ -140,13 +140,14 @@ class MetricSet:
 
 
 def metric_set(
-    metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS, source: str = ""
+    metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS, source: str = "", given: str = ""
 ) -> MetricSet:
     """Return every metric at every cutoff; a name with its own cutoff ("ndcg@100") is used unchanged. The words "beyond" and
     "groups" stand for the metrics beyond accuracy, and for recall and ndcg of groups of items and users (`beyond.py`).
 
     Raises ConfigError, starting with the field `source` of a file if there is one, with the nearest name for an unknown metric,
-    and for cutoffs that are not whole numbers from 1.
+    and for cutoffs that are not whole numbers from 1. `given`: the name of the option or argument if a user gives the cutoffs,
+    which are then refused if no metric uses them.
     """
     if source:
         try:
@@ -157,7 +158,8 @@ def metric_set(
     require(not wrong, f"cutoffs: expected whole numbers from 1, got {', '.join(repr(k) for k in wrong)}")
     known = [*registered().names(), *OTHERS]
     names: list[str] = []
-    for word in (each for given in metrics for each in _of_alias(given)):
+    words = [each for word in metrics for each in _of_alias(word)]
+    for word in words:
         match = re.fullmatch(r"([a-z][a-z0-9_]*)(?:@([1-9][0-9]{0,5}))?", word)
         base, at, _ = word.partition("@")
         if at and base in known and not match:
@@ -168,6 +170,8 @@ def metric_set(
             names.append(word)
         else:
             names += [f"{match[1]}@{k}" for k in ([int(match[2])] if match[2] else cutoffs)]
+    used = any("@" not in word and word != "auc" for word in words)
+    require(used or not given, f"{given}: no effect, because no metric uses them; leave them out")
     return MetricSet(tuple(dict.fromkeys(names)))
 
 

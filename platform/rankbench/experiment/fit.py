@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.progress import Progress
 from rankbench.data.blocks import gram
 from rankbench.experiment.by_tiles import fit_by_tiles
 from rankbench.experiment.execution import Execution, ignore_progress
@@ -22,8 +23,6 @@ from rankbench.fitting.step import Step
 from rankbench.solvers.inverse.gram_cache import gram_of
 from rankbench.solvers.inverse.linalg import spd_inverse_
 from rankbench.solvers.inverse.shared import Invert, fit_shared
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

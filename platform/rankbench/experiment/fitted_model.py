@@ -267,7 +267,7 @@ class Model:
         words = [metrics] if isinstance(metrics, str) else [*metrics]
         lengths = [cutoffs] if isinstance(cutoffs, int) else [*cutoffs]
         chosen = (words, lengths) != ([*DEFAULT_METRICS], [*DEFAULT_CUTOFFS])
-        wanted = metric_set(words, lengths)
+        wanted = metric_set(words, lengths, given="cutoffs" * (lengths != [*DEFAULT_CUTOFFS]))
         left = {"train": ("valid", "test"), "train+valid": ("test",)}.get(self.fit_on, ())
         require(on in left, f"a model fitted on {PARTS[self.fit_on]} cannot be measured on {on}")
         environment = environment or Environment.from_env()

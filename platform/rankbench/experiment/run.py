@@ -22,6 +22,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import NumericalError, require
 from rankbench.core.memory import memory_errors_are_clear
 from rankbench.core.plugins import guarded
+from rankbench.core.progress import Progress
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import counts_of_users, means_by_history, rank_all
@@ -32,7 +33,7 @@ from rankbench.experiment.by_tiles import rank_by_tiles
 from rankbench.experiment.divergence import rate_is_named
 from rankbench.experiment.estimate import Size, evaluations_every
 from rankbench.experiment.execution import Execution, Limit, ignore_progress
-from rankbench.experiment.fit import Fitted, Progress, fit_stepwise
+from rankbench.experiment.fit import Fitted, fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, now
 from rankbench.experiment.watch import Curve, ValidationSet, ranked, valid_users

@@ -27,6 +27,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, RankbenchError
 from rankbench.core.memory import memory_errors_are_clear
 from rankbench.core.plugins import guarded
+from rankbench.core.progress import Progress
 from rankbench.core.rng import stream
 from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
@@ -36,7 +37,7 @@ from rankbench.evaluation.metrics import MetricSet, measure
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.estimate import Size, evaluations_every
 from rankbench.experiment.execution import Execution, Limit, ignore_progress
-from rankbench.experiment.fit import Progress, fit_stepwise
+from rankbench.experiment.fit import fit_stepwise
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, failure, now
 from rankbench.experiment.run import OnBegin, require_fold_in, run_stepwise

@@ -14,11 +14,11 @@ from typing import Literal
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.progress import Progress
 from rankbench.core.threads import require_threads
 from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.execution import Execution, ignore_progress
-from rankbench.experiment.fit import Progress
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
 from rankbench.leaderboard.agenda import FOLDER

@@ -42,7 +42,7 @@ class NeuMF(Params):
     network: Literal["ngcf", "he"] = param(
         "ngcf", "the network of NGCF's authors, or that of the NeuMF paper", Choice("ngcf", "he")
     )
-    hidden_layers: int = param(0, "number of hidden layers; 0: 2 for ngcf, 3 for he", Range(1, 4), ge=0)
+    hidden_layers: int = param(0, "number of hidden layers; 0: 2 for ngcf, 3 for he", Range(1, 4), ge=0, le=64)
     hidden_dim: int = param(0, "width of the first hidden layer; 0: that of a vector that the layers read", Fixed(64), ge=0)
     gmf_dim: int = param(
         0,

@@ -17,13 +17,14 @@ from rankbench.core import threads
 from rankbench.core.environment import Environment
 from rankbench.core.palette import COLOURS
 from rankbench.core.params import Params, param
+from rankbench.core.progress import Progress
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.outcome import describe
 from rankbench.losses.spec import registered as losses
 from rankbench.reports.figure import Figure, Marks, Panel, Style, height
 from rankbench.studies.published import DATASETS, SECONDS
-from rankbench.studies.spec import Findings, Progress, study
+from rankbench.studies.spec import Findings, study
 from rankbench.training.trainer import Trainer
 
 BASELINE = "sl"

@@ -27,6 +27,7 @@ import numpy as np
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.params import Params, param
+from rankbench.core.progress import Progress
 from rankbench.core.rng import stream
 from rankbench.data.blocks import union
 from rankbench.data.prepare import load
@@ -34,7 +35,7 @@ from rankbench.data.splits import Split
 from rankbench.experiment.outcome import describe
 from rankbench.reports.figure import Figure, Marks, Panel, styles
 from rankbench.studies.published import DATASETS, INCONSISTENCY
-from rankbench.studies.spec import Findings, Progress, study
+from rankbench.studies.spec import Findings, study
 
 METRICS = ("auc", "llpauc", "ndcg", "ndcg@K")
 LONGEST = 10_000_000  # ranks of a list, more than any catalogue has

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rankbench.core.environment import Environment
+from rankbench.core.progress import Progress
 from rankbench.core.registry import Registry
 from rankbench.reports.figure import Figure
 
 STUDIES: Registry[Study] = Registry("study")
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,13 @@ from scipy.special import log_expit, logsumexp
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.params import Params, param
+from rankbench.core.progress import Progress
 from rankbench.core.rng import stream
 from rankbench.data.prepare import load
 from rankbench.experiment.outcome import describe
 from rankbench.reports.figure import Figure, Marks, Panel, styles
 from rankbench.studies.metric_inconsistency import MetricInconsistency, positives_of_users
-from rankbench.studies.spec import Findings, Progress, study
+from rankbench.studies.spec import Findings, study
 
 HEIGHTS = (1.0, 2.0, 5.0, 10.0, 20.0)
 TAUS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)  # the range of Zhang et al.

@@ -29,6 +29,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import NumericalError, require
 from rankbench.core.palette import COLOURS
 from rankbench.core.params import Params, param
+from rankbench.core.progress import Progress
 from rankbench.core.rng import stream
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
@@ -41,7 +42,7 @@ from rankbench.losses.spec import registered as losses
 from rankbench.reports.figure import Figure, Marks, Panel, Style
 from rankbench.studies.metric_inconsistency import whole_numbers
 from rankbench.studies.published import DATASETS, THRESHOLD_ERROR
-from rankbench.studies.spec import Findings, Progress, study
+from rankbench.studies.spec import Findings, study
 from rankbench.training.adam import DenseAdam
 from rankbench.training.negatives import NegativeSampler
 from rankbench.training.scoring import own_items

@@ -23,15 +23,16 @@ def by_name(spec: ExperimentSpec, environment: Environment, source: str) -> Expe
     """Return `spec` with patterns of datasets replaced by cards, and `methods` by one arm for each method.
 
     `params` become parameters of the arms that have them and do not set them. A method with an arm of its own gets no second
-    one. With `search: registry`, arms without a range get those of the registry. An experiment without any of this is returned
-    as it is. Raises ConfigError, beginning with `source`, for a pattern without a match and for a parameter that no method has.
+    one. With `search: registry`, arms without a range get those of the registry, and so does an arm with `ranges: registry`. An
+    experiment without any of this is returned as it is. Raises ConfigError, beginning with `source`, for a pattern without a
+    match and for a parameter that no method has.
     """
     datasets = without_patterns(spec.datasets, card_names(environment), source)
-    if datasets == spec.datasets and not spec.methods and not spec.params and spec.search.ranges == "none":
+    every = spec.search.ranges == "registry"
+    if datasets == spec.datasets and not (spec.methods or spec.params or every or any(arm.ranges for arm in spec.arms)):
         return spec
     arms = _with_params([*spec.arms, *_arms_of(spec, source)], spec, source)
-    if spec.search.ranges == "registry":
-        arms = tuple(_with_ranges(arm, f"{source}: arms: {arm.label}") for arm in arms)
+    arms = tuple(_with_ranges(arm, f"{source}: arms: {arm.label}") if every or arm.ranges else arm for arm in arms)
     return spec.model_copy(update={"datasets": datasets, "arms": arms, "methods": (), "params": {}})
 
 
@@ -86,7 +87,9 @@ def _with_ranges(arm: ArmSpec, source: str) -> ArmSpec:
     if arm.searched:
         return arm
     space = space_of(configure(arm.method, arm.params, source, arm.label), arm.params)
-    return arm.model_copy(update={"params": arm.params | space, "ranges": "registry"}) if space else arm
+    if space:
+        return arm.model_copy(update={"params": arm.params | space, "ranges": "registry"})
+    return arm.model_copy(update={"ranges": None}) if arm.ranges else arm
 
 
 def _of(params: dict[str, Any], name: str) -> dict[str, Any]:

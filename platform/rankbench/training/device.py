@@ -13,11 +13,11 @@ from rankbench.solvers.inverse.linalg import not_positive_definite
 
 def require_device(device: str) -> None:
     """Raise ConfigError unless PyTorch can compute on `device`: cpu, cuda, or one of several, as cuda:1."""
-    require(re.fullmatch(r"(cpu|cuda)(:\d+)?", device) is not None, f"--device {device}: expected cpu, cuda or cuda:N")
+    require(re.fullmatch(r"(cpu|cuda)(:\d+)?", device) is not None, f"device {device}: expected cpu, cuda or cuda:N")
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"--device {device}: {first_line(error)}") from None
+        raise ConfigError(f"device {device}: {first_line(error)}") from None
 
 
 def n_gpus() -> int:
