@@ -133,8 +133,10 @@ def bibliography() -> str:
 
 
 def write(folder: Path) -> None:
-    """Write a Markdown file per page."""
+    """Write a Markdown file per page, and remove those of pages that are no more: Sphinx would show them as well."""
     folder.mkdir(exist_ok=True)
+    for stale in {*folder.glob("*.md")} - {folder / f"{page.name}.md" for page in pages()}:
+        stale.unlink()
     for page in pages():
         (folder / f"{page.name}.md").write_text(markdown(page), encoding="utf-8")
 

@@ -28,7 +28,14 @@ from rankbench.sweeps.settings import (
     shared_rankings,
     unable_arms,
 )
-from rankbench.sweeps.spec_checks import checked_metrics, declared_cards, require_few_fits, require_names, require_resources
+from rankbench.sweeps.spec_checks import (
+    checked_metrics,
+    declared_cards,
+    require_few_draws,
+    require_few_finals,
+    require_names,
+    require_resources,
+)
 from rankbench.sweeps.units import AdaptiveSearch, Unit, can_score, part_of_final, part_of_refit, units
 
 
@@ -103,8 +110,9 @@ def plan(
     require_resources(spec, cpus, source)
     metrics = checked_metrics(spec, source)
     declared = declared_cards(spec, environment, source)
-    require_few_fits(spec, source)
+    require_few_draws(spec, source)
     settings = ArmSettings.of(spec, source)
+    require_few_finals(spec, source)
     chosen = {card.name: chosen_settings(spec, card.name, source) for card in declared} if use_chosen else {}
     given = [each for configs in chosen.values() for each in configs]
     for config in given:

@@ -73,10 +73,14 @@ def declared_cards(spec: ExperimentSpec, environment: Environment, source: str) 
     return tuple(cards)
 
 
-def require_few_fits(spec: ExperimentSpec, source: str) -> None:
-    """Raise ConfigError if the search or the final stage would have too many fits, or too many splits were to be prepared."""
+def require_few_draws(spec: ExperimentSpec, source: str) -> None:
+    """Raise ConfigError if the search would have too many fits."""
     drawing = sum(draws(arm) for arm in spec.arms)
     _require_bounded("search", {"dataset": len(spec.datasets), "model": drawing, "trial": spec.search.trials}, source)
+
+
+def require_few_finals(spec: ExperimentSpec, source: str) -> None:
+    """Raise ConfigError if there would be too many final runs, or too many splits to prepare. The methods must be known."""
     splits = len(spec.final.split_seeds or ("own",))
     require(
         splits <= MOST_SPLITS,
