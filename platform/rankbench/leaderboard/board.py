@@ -168,7 +168,7 @@ class Board:
 
     def conclusions(self) -> list[str]:
         """What the tests say, and what a reader has to know beside them, in sentences."""
-        return [*self.findings(), *self.caveats()]
+        return [*self.findings(), *self._of_foreign(), *self.caveats()]
 
     def findings(self) -> list[str]:
         """What the tests and the values say."""
@@ -195,8 +195,8 @@ class Board:
                 return
             yield f"{name} has the best mean rank, {rank.mean:.1f} ({interval(rank.low, rank.high, '.1f')})."
             yield (
-                f"It reaches {_percent(share)} of the best value on the mean dataset, and is the best on {_percent(first)} of "
-                "them. In parentheses: 95 % intervals by the bootstrap over datasets."
+                f"{name} reaches {_percent(share)} of the best value on the mean dataset, and is the best on {_percent(first)} "
+                "of them. In parentheses: 95 % intervals by the bootstrap over datasets."
             )
             rivals = sorted(((each.leads or 0, method) for method, each in self.spread.items() if method != name), reverse=True)
             if near := [f"{method} in {percent(each)}" for each, method in rivals if each >= RIVAL]:
@@ -249,6 +249,8 @@ class Board:
             yield f"Would more time help? {shown[0].upper()}{shown[1:]}."
         if gains := [gain for each in self.entries if (gain := each.gain(self.metric)) is not None]:
             yield f"The searched setting is better than the defaults by {100 * float(np.median(gains)):.1f} % in the median."
+
+    def _of_foreign(self) -> Iterator[str]:
         for foreign in self.foreign:
             if value := foreign.metrics.get(self.metric):
                 where = f"{foreign.name} on {foreign.dataset}, fitted on {foreign.fit_on}"

@@ -24,7 +24,7 @@ from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.explorer import explorer
 from rankbench.leaderboard.figures import LINES, curves, mean_ranks, quality_by_budget, shares_of_best
 from rankbench.leaderboard.results import Foreign, Leaderboard, Result, Ties
-from rankbench.reports.page import Best, Block, Grid, Link, Page, Section, State, Text
+from rankbench.reports.page import Best, Block, Grid, Items, Link, Page, Section, State, Text
 from rankbench.reports.repeat import assignment
 from rankbench.reports.site import Site, link, page_kind
 
@@ -119,7 +119,10 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
             quality_by_budget(timed, metric, f"{figures}-quality"), shares_of_best(ranking, metric, f"{figures}-values"),
             mean_ranks(board.spread, f"{figures}-ranks"), _standings_grid(board, families),
         ]  # fmt: skip
+    first, more = board.findings()[:3], board.findings()[3:]
     sections = [Section("Standings", tuple(filter(None, standings)))]
+    for title, lines in {"What the tests say": more, "What to know": board.caveats()}.items():
+        sections += [Section(title, (Items(tuple(lines)),))] if lines else []
     if len(boards) > 1:
         sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
     sections.append(Section("Datasets", (_datasets_grid(board),)))
@@ -136,7 +139,7 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
         ("largest share of a budget", f"{max(shares, default=0):.2f}"),
         ("chosen and ranked by", metric),
     )
-    return Page("Leaderboard", (MEANING + OF_RACES,), tuple(sections), facts, (*board.findings()[:3], *board.caveats()))
+    return Page("Leaderboard", (MEANING + OF_RACES,), tuple(sections), facts, tuple(first))
 
 
 def _processors(entries: Sequence[Result]) -> list[tuple[str, str]]:
