@@ -117,7 +117,7 @@ def test_a_race_of_other_code_begins_anew(environment, clock, monkeypatch):
 
 
 def test_methods_are_compared_by_the_same_users_of_the_validation_set(environment, clock, monkeypatch):
-    """Those of whom a slow method looks at a part while it is fitted."""
+    """A slow method is measured on fewer users while it is fitted."""
     monkeypatch.setattr(entry, "valid_users", lambda config: 50)
     each = attempt(environment, known("ials"), 1.0)
     record = each.test().record

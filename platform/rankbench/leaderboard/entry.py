@@ -318,8 +318,8 @@ class Attempt:
         self.race.live = max(3, min(LIVE, LIVE_BYTES // (COPIES * n_bytes + 1)))
 
     def _test(self, best: Best) -> Tested:
-        """Measure a model on test, once, and on the users of the validation set by whom `--best` compares entries, who are more
-        than those by whom a slow model is chosen. It is not needed any more.
+        """Measure a model once, on test and on the users of the validation set with which `--best` compares entries. A slow
+        model is chosen with fewer users. The model itself is released afterwards.
         """
         if best not in self.tested:
             assert best.model is not None, "it is kept until it is measured"

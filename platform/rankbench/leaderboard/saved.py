@@ -36,7 +36,7 @@ VALUES, USERS = "race.json", "users.parquet"
 @dataclass(frozen=True)
 class Tested:
     """What was measured of a model on test, and how many seconds that took. `valid`: its value on the users of the validation
-    set by whom entries are compared.
+    set with which all entries are compared.
     """
 
     metrics: dict[str, Measured]

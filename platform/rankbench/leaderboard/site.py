@@ -119,9 +119,9 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
             quality_by_budget(timed, metric, f"{figures}-quality"), shares_of_best(ranking, metric, f"{figures}-values"),
             mean_ranks(board.spread, f"{figures}-ranks"), _standings_grid(board, families),
         ]  # fmt: skip
-    first, more = board.findings()[:3], board.findings()[3:]
+    findings = board.findings()
     sections = [Section("Standings", tuple(filter(None, standings)))]
-    for title, lines in {"What the tests say": more, "What to know": board.caveats()}.items():
+    for title, lines in {"What the tests say": findings[3:], "What to know": board.caveats()}.items():
         sections += [Section(title, (Items(tuple(lines)),))] if lines else []
     if len(boards) > 1:
         sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
@@ -139,7 +139,7 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
         ("largest share of a budget", f"{max(shares, default=0):.2f}"),
         ("chosen and ranked by", metric),
     )
-    return Page("Leaderboard", (MEANING + OF_RACES,), tuple(sections), facts, tuple(first))
+    return Page("Leaderboard", (MEANING + OF_RACES,), tuple(sections), facts, tuple(findings[:3]))
 
 
 def _processors(entries: Sequence[Result]) -> list[tuple[str, str]]:

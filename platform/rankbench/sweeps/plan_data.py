@@ -72,12 +72,14 @@ class PlanData:
 
     def require_within_cutoffs(self, spec: ExperimentSpec, metrics: MetricSet, source: str) -> None:
         """Raise ConfigError if a dataset has fewer items than a cutoff that the experiment states."""
-        for dataset in self.datasets:
-            if "search" in spec.model_fields_set and "choose" in spec.search.model_fields_set:
-                chooses = metric_set([spec.search.choose.metric])
-                require_within(chooses, len(dataset.items), dataset.name, f"{source}: search.choose.metric")
-            if {"cutoffs", "metrics"} & spec.model_fields_set:
-                require_within(metrics, len(dataset.items), dataset.name, f"{source}: cutoffs")
+        stated = {}
+        if "search" in spec.model_fields_set and "choose" in spec.search.model_fields_set:
+            stated["search.choose.metric"] = metric_set([spec.search.choose.metric])
+        if {"cutoffs", "metrics"} & spec.model_fields_set:
+            stated["cutoffs"] = metrics
+        for key, of_key in stated.items():
+            for dataset in self.datasets:
+                require_within(of_key, len(dataset.items), dataset.name, f"{source}: {key}")
 
 
 def _final_cards(

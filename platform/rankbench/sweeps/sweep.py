@@ -126,7 +126,7 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
             require_one_dataset([*search, *finals])
         failed = [record for record in [*search, *finals] if record.failed]
         ends = {key: ends_of(spec, record, search) for key, record in best.items()}
-        _write_results(planned, store, best, finals, ends, failed, stages.begin)
+        stages.write_results(best, finals, ends, failed)
         heartbeat.progress = None
         listener.finished(store.folder)
     return store.folder, failed
@@ -165,7 +165,7 @@ def _begin(request: SweepRequest, listener: Listener) -> tuple[Plan, SweepStore]
 
 @dataclass(frozen=True)
 class _Stages:
-    """Runs the stages of a sweep, and says how far they are."""
+    """Runs the stages of a sweep, says how far they are, and writes what they found."""
 
     planned: Plan
     environment: Environment
@@ -229,48 +229,46 @@ class _Stages:
         self.listener.stage(progress)
         return progress
 
-
-def _write_results(
-    planned: Plan,
-    store: SweepStore,
-    best: Best,
-    finals: list[RunRecord],
-    ends: dict[tuple[str, str], dict[str, tuple[float, float]]],
-    failed: Sequence[RunRecord],
-    begin: Callable[[Progress], Progress],
-) -> None:
-    """Compare the final runs, and write chosen.json, with the rows of an earlier one whose datasets are not available now."""
-    spec, best, ends, finals = planned.spec, dict(best), dict(ends), [*finals]
-    final: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in finals:
-        final.setdefault((record.dataset.name, record.label), []).append(record)
-    previous = read_if_there(store.folder / "chosen.json", ChosenFile)
-    for row in previous.rows if previous else ():
-        if row.dataset in planned.not_available:
-            key = row.dataset, row.arm
-            final[key] = [read_record(store.records / name) for name in row.final]
-            finals += final[key]
-            if row.search is not None:
-                best[key], ends[key] = read_record(store.records / row.search), row.ends
-    n_compared = len({record.dataset.name for record in finals if record.finished}) * len(columns_of(finals, spec))
-    progress = begin(Progress("statistics", n_compared, 1.0, counted="comparisons"))
-    compared = compare_models(finals, store.folder, spec, on_progress=progress.reach)
-    store.write("comparisons.json", compared.content())
-    seeded = {arm.label: method(arm.method).seeded for arm in spec.arms}
-    rows = tuple(
-        ChosenRow(
-            dataset=dataset,
-            arm=arm,
-            search=best[dataset, arm].id if (dataset, arm) in best else None,
-            final=tuple(record.id for record in final.get((dataset, arm), [])),
-            ends=ends.get((dataset, arm), {}),
-            seeded=seeded.get(arm),
+    def write_results(
+        self,
+        best: Best,
+        finals: Sequence[RunRecord],
+        ends: dict[tuple[str, str], dict[str, tuple[float, float]]],
+        failed: Sequence[RunRecord],
+    ) -> None:
+        """Compare the final runs; write chosen.json with the rows of an earlier one whose datasets are not available now."""
+        planned, store, spec = self.planned, self.store, self.planned.spec
+        best, ends, finals = dict(best), dict(ends), [*finals]
+        final: dict[tuple[str, str], list[RunRecord]] = {}
+        for record in finals:
+            final.setdefault((record.dataset.name, record.label), []).append(record)
+        previous = read_if_there(store.folder / "chosen.json", ChosenFile)
+        for row in previous.rows if previous else ():
+            if row.dataset in planned.not_available:
+                key = row.dataset, row.arm
+                final[key] = [read_record(store.records / name) for name in row.final]
+                finals += final[key]
+                if row.search is not None:
+                    best[key], ends[key] = read_record(store.records / row.search), row.ends
+        n_compared = len({record.dataset.name for record in finals if record.finished}) * len(columns_of(finals, spec))
+        progress = self.begin(Progress("statistics", n_compared, 1.0, counted="comparisons"))
+        compared = compare_models(finals, store.folder, spec, on_progress=progress.reach)
+        store.write("comparisons.json", compared.content())
+        seeded = {arm.label: method(arm.method).seeded for arm in spec.arms}
+        rows = tuple(
+            ChosenRow(
+                dataset=dataset,
+                arm=arm,
+                search=best[dataset, arm].id if (dataset, arm) in best else None,
+                final=tuple(record.id for record in final.get((dataset, arm), [])),
+                ends=ends.get((dataset, arm), {}),
+                seeded=seeded.get(arm),
+            )
+            for dataset, arm in dict.fromkeys([*best, *final])
         )
-        for dataset, arm in dict.fromkeys([*best, *final])
-    )
-    by, failed_ids = spec.search.choose, tuple(record.id for record in failed)
-    content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, finished_at=_now())
-    store.write("chosen.json", content.content())
+        by, failed_ids = spec.search.choose, tuple(record.id for record in failed)
+        content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, finished_at=_now())
+        store.write("chosen.json", content.content())
 
 
 def choose(search: Sequence[RunRecord], spec: ExperimentSpec) -> Best:
