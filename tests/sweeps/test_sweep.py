@@ -240,9 +240,9 @@ def test_an_interrupt_keeps_finished_runs_and_leaves_no_process(tmp_path, number
     (folder,) = (tmp_path / "results" / "sweeps").iterdir()
     assert any(record.finished for record in records_in(folder))
     assert not (folder / "tune").exists()  # nor does Tune keep its state on the disk of the results
-    _, alive = psutil.wait_procs(below, timeout=10)
+    _, alive = psutil.wait_procs(below, timeout=30)
     assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
-    figure(f"{number.name} in a sweep: exit {code}, finished runs kept, no process left within 10 s")
+    figure(f"{number.name} in a sweep: exit {code}, finished runs kept, no process left within 30 s")
 
 
 KILLER = """
