@@ -135,6 +135,7 @@ def test_a_cluster_without_authentication_is_refused(monkeypatch, figure):
         ("head", ConfigError, "expected HOST:PORT or auto, got 'head'"),
         ("head:²", ConfigError, "expected HOST:PORT or auto, got 'head:²'"),
         ("http://127.0.0.1:8265", ConfigError, "expected HOST:PORT or auto"),
+        ("ray://head:10001", ConfigError, "expected HOST:PORT or auto, got 'ray://head:10001'"),
         ("127.0.0.1:65536", ConfigError, "expected a port between 1 and 65535, got '127.0.0.1:65536'"),
         ("127.0.0.1:0", ConfigError, "expected a port between 1 and 65535"),
     ],

@@ -62,7 +62,9 @@ def test_randint_leaves_out_its_upper_bound_and_choice_takes_only_what_is_listed
         ({"lam": {"loguniform": [0, 1]}}, r"lam\.loguniform: low must be > 0"),
         ({"lam": {"uniform": ["a", "b"]}}, r"lam\.uniform: expected \[low, high\]"),
         ({"lam": {"uniform": [0, float("inf")]}}, r"lam\.uniform: expected \[low, high\]"),
-        ({"lam": {"grid": [1], "choice": [2]}}, r"lam: expected one of"),
+        ({"lam": {"grid": [1], "choice": [2]}}, r"lam: expected one of .*, found grid, choice"),
+        ({"lam": {1: [1], "b": [2]}}, r"lam: expected one of .*, found 1, b"),
+        ({"lam": {}}, r"lam: expected one of .*, found nothing"),
         ({name: {"grid": [*range(10_000)]} for name in "abc"}, r"arms\[0\]\.params: 1,000,000,000,000 settings, where"),
     ],
 )

@@ -31,7 +31,7 @@ def planned_of(environment, *arms, **more):
 
 
 def opened(planned, environment):
-    return open_sweep(planned.spec, planned, environment)
+    return open_sweep(planned, environment)
 
 
 def finish(job, folder, environment):
@@ -103,6 +103,17 @@ def test_draws_that_have_a_result_are_not_planned_again(environment):
     assert (folder / "draws.jsonl").read_text(encoding="utf-8") == text  # a dry run changes nothing
 
 
+def test_draws_of_the_registry_that_do_not_fit_together_are_done(environment):
+    arm = {"method": "bce", "params": {"model": "neumf"}, "ranges": "registry"}
+    planned = planned_of(environment, arm, search={"by": "tpe", "trials": 5})
+    folder = opened(planned, environment).folder
+    draws = [{"network": "he", "gmf_dim": 64}, {"network": "ngcf", "gmf_dim": 64}]  # of 64 dimensions, he needs some for others
+    lines = [{"search": "synthetic/bce", "draw": number, "params": params} for number, params in enumerate(draws)]
+    (folder / "draws.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    stages, finished, _ = rest(planned, environment, folder)
+    assert (stages["search"], finished) == (4, 1)  # the defaults, and three of the four draws
+
+
 def test_what_runs_is_resumed_only_to_take_it_over(environment):
     planned = planned_of(environment)
     store = opened(planned, environment)
@@ -154,6 +165,8 @@ def test_what_an_earlier_sweep_has_finished_is_in_no_plan(environment, monkeypat
     finish(earlier.search[0].job, folder, environment)
     planned = planned_of(environment, final={"seeds": [0, 1]})
     assert rest(planned, environment, None) == ({"search": 1, "final": 2}, 1, 3)
+    elsewhere = planned_of(environment, resources={"device": "cuda"})  # its seconds would be those of processors
+    assert rest(elsewhere, environment, None) == ({"search": 2, "final": 2}, 0, 4)
     finish(earlier.search[1].job, folder, environment)
     # The search is known as a whole, and the settings that it chooses have no final runs yet.
     assert rest(planned, environment, None) == ({"final": 2}, 2, 2)

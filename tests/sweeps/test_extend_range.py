@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from rankbench.cluster.machine import Machine
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.stored_sweep import read_sweep
+from rankbench.sweeps.dry_run import dry_run
 from rankbench.sweeps.options import SweepOptions
 from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.search.extend_range import edges, ends_of, one_step_beyond, settings_beyond
@@ -32,14 +34,14 @@ def tried(*values):
 )
 def test_the_next_value_continues_the_range(values, best, following):
     one = arm(choice=values)
-    assert edges(one, {"lam": best}, tried(*values)) == ["lam"]
+    assert [*edges(one, {"lam": best}, tried(*values))] == ["lam"]
     assert one_step_beyond(one, {"lam": best}, tried(*values)) == [{"lam": pytest.approx(following)}]
 
 
 def test_the_upper_end_of_randint_is_not_drawn_so_that_the_value_below_it_is_the_edge():
     one = ArmSpec(method="ials", params={"iterations": {"randint": [4, 9]}})
     drawn = [{"iterations": value} for value in range(4, 9)]
-    assert edges(one, {"iterations": 8}, drawn) == edges(one, {"iterations": 4}, drawn) == ["iterations"]
+    assert [edges(one, {"iterations": best}, drawn) for best in (4, 6, 8)] == [{"iterations": 3}, {}, {"iterations": 9}]
     assert one_step_beyond(one, {"iterations": 8}, drawn) == [{"iterations": 9}]
 
 
@@ -52,7 +54,7 @@ def test_the_upper_end_of_randint_is_not_drawn_so_that_the_value_below_it_is_the
     ],
 )
 def test_what_is_no_edge(space, best):
-    assert edges(arm(**space), {"lam": best}, tried(*space.get("grid", (2.0, 90.0)))) == []
+    assert edges(arm(**space), {"lam": best}, tried(*space.get("grid", (2.0, 90.0)))) == {}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,8 @@ def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, at_o
     spec = ExperimentSpec(name="q", datasets=[data], arms=arms, search=search)
     stages = []
     listener = Listener(stage=lambda progress: stages.append((progress.stage, progress.of)))
-    folder, failed = run_sweep(SweepRequest(spec, "here", environment, SweepOptions(fresh=True)), listener)
+    request = SweepRequest(spec, "here", environment, SweepOptions(fresh=True))
+    folder, failed = run_sweep(request, listener)
     stored = read_sweep(folder)
     tried = sorted(
         record.params["lam"] for record in stored.records.values() if record.arm == "ease" and record.stage == "search"
@@ -94,3 +97,5 @@ def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, at_o
     assert not failed and stages[0] == ("search", 3) and stages[-2] == ("final", 2)
     assert stages[1:-2] == [("extend", 1)] * 3 and tried == [0.01, 0.1, 1, 10, 100]
     assert row.seeded is False and row.ends == {"lam": (0.01, 100)} and stored.records[row.final[0]].params["lam"] == 100
+    # Nothing is left, the final run of what was found beyond the range included.
+    assert dry_run(request.plan(), environment, [Machine(1, 4 << 30)], folder, fresh=True).stages == ()

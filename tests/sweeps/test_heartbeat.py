@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rankbench.core.attempts import Superseded
 from rankbench.core.errors import ConfigError
 from rankbench.sweeps import heartbeat
 from rankbench.sweeps.heartbeat import SILENT, Heartbeat, Progress, last_heartbeat, request_stop, require_vacant
@@ -28,6 +29,8 @@ def test_progress_counts_trials_by_state_and_keeps_the_best():
     progress.add([replace(RECORD, status="failed", metrics={})], 1.0, "ndcg@20", cached=False)
     progress.add([replace(RECORD, status="stopped", metrics={})], 1.0, "ndcg@20", cached=False)
     assert (progress.finished, progress.failed, progress.stopped, progress.done) == (1, 1, 1, 3)
+    progress.add([], 0.0, "ndcg@20", cached=True)  # a draw that needed no fit
+    assert (progress.finished, progress.done, progress.reused) == (2, 4, 1)
     assert progress.best == {"data/ease": 0.3}
     # 4 of cost took 8 s, so the 6 that are left take 12.
     assert progress.remaining(108.0) == pytest.approx(12.0)
@@ -99,6 +102,15 @@ def test_a_sweep_of_a_process_that_was_killed_is_free(tmp_path, monkeypatch):
         require_vacant(SweepStore(tmp_path), said.append)
         (line,) = said
         assert f"process {killed.pid} on" in line and "waiting 1 s" in line and last_heartbeat(tmp_path) is None
+
+
+def test_the_heartbeat_of_a_process_that_has_taken_over_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(heartbeat, "EVERY", 60.0)  # the process ends before it looks again
+    with pytest.raises(Superseded), Heartbeat(SweepStore(tmp_path).claimed()):
+        wait_until(lambda: last_heartbeat(tmp_path))
+        SweepStore(tmp_path).claimed()
+        beat_of(tmp_path)
+    assert last_heartbeat(tmp_path)
 
 
 HOUR = 3600.0

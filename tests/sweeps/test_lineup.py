@@ -17,8 +17,7 @@ from rankbench.sweeps.trials import dispatch as dispatching
 from rankbench.sweeps.trials import queue as queueing
 from rankbench.sweeps.trials.dispatch import Dispatch
 from rankbench.sweeps.trials.group import Group
-from rankbench.sweeps.trials.lineup import Lineup
-from rankbench.sweeps.trials.queue import Queue
+from rankbench.sweeps.trials.queue import Lineup, Queue
 from rankbench.sweeps.units import Unit
 
 GB = 10**9

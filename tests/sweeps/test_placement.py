@@ -46,7 +46,7 @@ def test_a_number_of_processors_that_nobody_asked_for_is_lowered_to_what_a_machi
     four = replace(fits[1], cpus=4)
     # The one with most processors has not the memory.
     machines = [Machine(2, 2 * GB), Machine(3, 2 * GB), Machine(8, GB // 2)]
-    assert adapted(four, machines, AUTO).cpus == 3
+    assert adapted(four, machines, AUTO).cpus == 3 and adapted(four, machines, AUTO).cost == four.cost * 4 / 3
     assert adapted(four, machines, FOUR) == four
     assert adapted(replace(fits[0], cpus=4), [Machine(2, 8 * GB // 10)], AUTO).needs == Needs(2, 72 * GB // 100)
 

@@ -113,10 +113,42 @@ def test_draws_one_after_another_have_one_need_and_idle_ones_are_named(environme
     assert note.startswith("deql-l2-zero-diag: every draw of b is run, although it changes no ranking: with a zero diagonal")
 
 
-def test_a_draft_has_room_for_the_largest_draw(environment):
-    arm = {"method": "ials", "params": {"embedding_dim": {"choice": [8, 2_000_000]}, "iterations": 1}}
-    (search,) = plan_of(environment, arm, search={"by": "tpe", "trials": 12}).adaptive
+@pytest.mark.parametrize("dims", [{"choice": [2_000_000, 8]}, {"randint": [8, 2_000_001]}, {"grid": [8, 2_000_000]}])
+def test_a_draft_has_room_for_the_largest_draw(environment, dims):
+    arm = {"method": "ials", "params": {"embedding_dim": dims, "iterations": 1, "lam": {"loguniform": [0.1, 10]}}}
+    (search,) = plan_of(environment, arm, search={"by": "tpe", "trials": 1}).adaptive
     assert search.draft.job.configs[0].params.embedding_dim == 2_000_000 and search.draft.memory_bytes > 4e9
+
+
+def test_what_is_searched_in_vain_is_named(environment):
+    params = {"epochs": 20, "T_beta": {"choice": [5, 20]}, "n_negatives": {"grid": [5, 9]}, "tau_d": {"choice": [0.1, 0.2]}}
+    arms = [{"name": each, "method": "sl-at-k", "params": params | {"objective": each}} for each in ("catalogue", "sampled")]
+    notes = [note for note in plan_of(environment, *arms).notes if "reads" in note]
+    assert notes == ["warning: catalogue: no setting reads T_beta and n_negatives, so that searching this changes nothing"]
+
+
+def test_what_a_scheduler_cannot_stop_and_a_plan_does_not_count_is_named(environment):
+    arms = [{"name": str(n), "method": "bpr", "params": {"epochs": 9, "patience": n}} for n in (0, 2)]
+    planned = plan_of(environment, *arms, search={"scheduler": "asha", "grace": 2, "extend": True})
+    blind, beyond = (note for note in planned.notes if "asha" in note or "extend" in note)
+    assert blind == "warning: 0: asha stops none of their trials, because with patience=0 they look at no validation set"
+    assert beyond == "search.extend: fits beyond the ends of ranges are not counted: at most 3 for each searched number"
+
+
+@pytest.mark.parametrize(
+    ("method", "cpus", "unused"), [("popularity", 2, 3), ("popularity", None, 3), ("ease", None, 1), ("ease", 2, 2)]
+)
+def test_resources_that_nothing_uses_are_named(environment, method, cpus, unused):
+    wanted = ({"workers": 2}, {"nodes": 2}, {"device": "cuda"})
+    notes = [plan_of(environment, {"method": method}, cpus=cpus, resources=each).notes for each in wanted]
+    found = [note for each in notes for note in each if note.startswith("warning: resources.")]
+    assert len(found) == unused and found[0].startswith("warning: resources.workers: no method of this experiment uses it")
+
+
+def test_a_table_whose_paper_leaves_open_which_recall_it_means_has_tests_for_both(environment):
+    arms = [{"method": name, "published": {"synthetic": {"recall@5": 0.1, "ndcg@5": 0.1}}} for name in ("ease", "popularity")]
+    planned = plan_of(environment, *arms, published=PAPER)
+    assert dry_run(planned, environment, [Machine(2, 10**12)]).statistics.comparisons == 3
 
 
 def test_a_card_may_be_written_out_in_the_file(environment):
@@ -253,6 +285,10 @@ def test_the_columns_are_what_the_paper_reports_or_what_was_searched():
     assert spec_of(arm).report_metrics == ("ndcg@50", "hit@10")
 
 
+PAPER = {"paper": "P", "table": 1}
+CLAIM = {"text": "EASE is first", "better": ["ease"], "than": ["ease"]}
+
+
 @pytest.mark.parametrize(
     ("arm", "message"),
     [
@@ -261,6 +297,11 @@ def test_the_columns_are_what_the_paper_reports_or_what_was_searched():
         ({"params": {"lam": {"grid": [1, -1]}}}, r"x\.yaml: arms\[0\]\.params: lam must be > 0"),
         ({"published": {"synthetc": {}}}, r"unknown dataset 'synthetc'; did you mean synthetic\?"),
         ({"published": {"synthetic": {"recal@5": 0.1}}}, r"x\.yaml: published: unknown metric 'recal@5'"),
+        ({"protocol": {"lamm": 1}}, r"arms\[0\]\.protocol\.lamm: none of the methods has this parameter; did you mean lam\?"),
+        ({"unprinted": {"lamm": 1}}, r"arms\[0\]\.unprinted\.lamm: none of the methods has this parameter"),
+        ({"costs": {"synthetc": {"minutes": 1}}}, r"arms\[0\]\.costs: unknown dataset 'synthetc'"),
+        ({"ranges": "registry", "params": {"lam": {"grid": [1, 2]}}}, r"arms\.0: ranges: registry: lam has a range here"),
+        ({"variant_of": "eas"}, r"x\.yaml: variant_of: no arm 'eas'; did you mean ease\?"),
     ],
 )
 def test_a_wrong_arm_is_refused(environment, arm, message):
@@ -274,6 +315,12 @@ def test_a_wrong_arm_is_refused(environment, arm, message):
         ({"datasets": ["synthetik"]}, r"\.yaml: datasets\[0\]: unknown dataset 'synthetik'; did you mean synthetic\?"),
         ({"datasets": [SMALL, "synthetic"]}, r"datasets: synthetic is given twice"),
         ({"arms": [{"method": "ease"}] * 2}, "ease is given twice"),
+        ({"published": PAPER | {"costs_of": "eas"}}, r"x\.yaml: published\.costs_of: no arm 'eas'; did you mean ease\?"),
+        ({"published": PAPER | {"beside": ["synthetc"]}}, r"published\.beside: unknown dataset 'synthetc'"),
+        ({"protocol": {"params": {"n_negativs": 1}}}, r"protocol\.params\.n_negativs: none .*; did you mean n_negatives\?"),
+        ({"unprinted": {"lamm": 1}}, r"x\.yaml: unprinted\.lamm: none of the methods has this parameter"),
+        ({"claims": [CLAIM | {"metric": "recal@5"}]}, r"claims\[0\]\.metric: unknown metric 'recal@5'"),
+        ({"not_run": [{"name": "B", "why": "w", "costs": {"synthetic": {"minuts": 1}}}]}, r"not_run\.0\.costs\.synthetic"),
         ({"metrics": ["recal"]}, r"\.yaml: metrics: unknown metric 'recal'; did you mean recall\?"),
         ({"metrics": ["recall@0"]}, r"\.yaml: metrics: unknown metric 'recall@0': a cutoff is a whole number"),
         ({"search": {"choose": {"metric": "ndgc@5"}}}, r"\.yaml: search\.choose\.metric: unknown metric 'ndgc@5'"),
@@ -318,6 +365,8 @@ def test_a_searched_arm_without_chosen_parameters_is_left_out_and_named_unless_i
     assert "synthetic: edlae: no chosen setting, so it is left out" in planned.notes
     with pytest.raises(ConfigError, match=r"x\.yaml: arms\[0\]\.chosen: nothing for synthetic; run the search first"):
         plan_of(environment, ease, use_chosen=True)
+    with pytest.raises(ConfigError, match=r"x\.yaml: arms\[0\]\.chosen\.synthetic: no lam, which the arm searches"):
+        plan_of(environment, ease | {"chosen": {"synthetic": {}}}, use_chosen=True)
 
 
 def test_a_dry_run_says_what_goes_by_tiles(environment):

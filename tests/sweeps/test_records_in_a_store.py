@@ -33,18 +33,18 @@ def test_a_finished_run_is_copied_and_found(machines, monkeypatch):
     planned = plan_of(first, {"method": "popularity"}, cpus=1)
     (unit,) = planned.search
     (outcome,) = run(unit.job, first, Execution(1))
-    place = open_sweep(planned.spec, planned, first)
+    place = open_sweep(planned, first)
     place.trial(unit.run_id, unit.ids).write(replace(outcome.record, environment=code), outcome.per_user)
     assert not place.records.exists()  # it is in the store alone until the driver copies it
     place.fetch(unit.ids)
     assert read_record(place.records / unit.run_id).finished
 
-    other = open_sweep(planned.spec, planned, second)
+    other = open_sweep(planned, second)
     assert reuse.Earlier.than(other.folder, second).adopt(unit, other)
     copies = [read_record(each.records / unit.run_id) for each in (place, other)]
     assert copies[0] == copies[1]
     monkeypatch.setattr(reuse, "describe_environment", lambda: code | {"code": "2"})
-    again = open_sweep(planned.spec, planned, second)
+    again = open_sweep(planned, second)
     assert not reuse.Earlier.than(again.folder, second).adopt(unit, again)
 
     assert stored_ids(third.results_store) == [each.folder.name for each in (place, other, again)]

@@ -53,6 +53,9 @@ def test_params_go_to_the_methods_that_have_them(tmp_path, environment):
     params = {arm.method: arm.params for arm in spec.arms}
     assert params["deql-l2"] == {"lam": 7.0, "p": 0.3}  # the nearer value counts
     assert params["ials"] == {"iterations": 3, "lam": 7.0} and params["popularity"] == {}
+    text = "{name: some, datasets: synthetic, methods: ['deql-l*', {method: deql-l2, params: {p: 0.3}}, {family: linear}]}"
+    params = {arm.method: arm.params for arm in load(text, tmp_path, environment).arms}
+    assert params.pop("deql-l2") == {"p": 0.3} and params["ease"] == {} and {*map(len, params.values())} == {0}
 
 
 def test_with_the_registry_an_arm_without_a_range_gets_those_of_its_method(tmp_path, environment):
@@ -97,6 +100,22 @@ def test_the_defaults_are_the_first_setting_in_the_ranges_of_the_registry(tmp_pa
         ("{name: a, datasets: synthetic, methods: [ease], params: {lamb: 3}}", "params.lamb: none of the methods has this"),
         ("{name: a, datasets: synthetic, methods: [{method: ease, family: als}]}", "give method or family"),
         ("{name: a, datasets: synthetic}", "give arms or methods"),
+        (
+            "{name: a, datasets: [synthetic, {name: '!gowalla', split: {seed: 1}}], methods: ease}",
+            "!gowalla leaves datasets out, so changes of a card have no effect",
+        ),
+        (
+            "{name: a, datasets: synthetic, methods: [ease, {method: '!ials', params: {lam: 3}}]}",
+            "!ials leaves methods out, so params have no effect",
+        ),
+        (
+            "{name: a, datasets: synthetic, methods: [{method: ease, params: {lam: 3}}, {method: ease, params: {lam: 4}}]}",
+            "some.yaml: methods: ease is given twice with other params",
+        ),
+        (
+            "{name: a, datasets: synthetic, methods: ease, claims: [{text: t, better: [ease], than: [esae], metric: ndcg@5}]}",
+            "some.yaml: claims[0]: no arm 'esae'; did you mean ease?",
+        ),
     ],
 )
 def test_a_selection_without_a_match_is_one_line(text, message, tmp_path, environment):

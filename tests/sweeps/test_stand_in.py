@@ -24,6 +24,7 @@ BEAUTY = {
             "method": "ease",
             "params": {"lam": {"grid": [10, 100]}},
             "published": {"amazon-beauty": {"recall@5": 0.5}, "gowalla": {"recall@5": 0.1}},
+            "printed": {"amazon-beauty": {"lam": 22}},
             "chosen": {"amazon-beauty": {"lam": 33}, "movielens-1m": {"lam": 44}, "gowalla": {"lam": 55}},
         },
         {"method": "popularity"},
@@ -44,7 +45,7 @@ def test_an_experiment_on_stand_ins_has_their_names_and_no_published_number(envi
     spec = stand_in(spec_of(BEAUTY), environment, 0.02, "x.yaml")
     assert spec.name == "paper-table-stand-in"
     assert [entry["name"] for entry in spec.datasets] == ["amazon-beauty-stand-in-0.02", "movielens-1m-stand-in-0.02"]
-    assert spec.published is None and spec.not_run == () and not any(arm.published for arm in spec.arms)
+    assert spec.published is None and spec.not_run == () and not any(arm.published or arm.printed for arm in spec.arms)
     assert "0.5" not in spec.model_dump_json() and "0.9" not in spec.model_dump_json()
     assert spec.arms[0].chosen == {"amazon-beauty-stand-in-0.02": {"lam": 33}, "movielens-1m-stand-in-0.02": {"lam": 44}}
     whole = stand_in(spec_of(BEAUTY), environment, 1, "x.yaml")

@@ -27,7 +27,7 @@ from .planned import plan_of
 @pytest.fixture
 def group(environment):
     planned = plan_of(environment, {"method": "ease"}, cpus=1)
-    search = Search(open_sweep(planned.spec, planned, environment), planned.spec.search)
+    search = Search(open_sweep(planned, environment), planned.spec.search)
     for unit in planned.search:
         search.add(unit)
     return Group([*planned.search], [], search, Dispatch([Machine(1, 4 << 30)], None))

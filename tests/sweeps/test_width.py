@@ -37,6 +37,9 @@ def test_more_nodes_than_the_cluster_has_are_all_it_can_give_and_one_machine_giv
     found, reasons = nodes([(units[1], 1)], nodes=9)
     assert found == [4] and reasons[0].endswith("of which the cluster can give 4")
     assert nodes([(units[1], 1)], [Machine(8, 64 * GB)], nodes=9) == ([1], [None])
+    found, reasons = nodes([(units[1], 1)], [Machine(2, 8 * GB), Machine(2, GB // 2)], nodes=2)
+    told = "synthetic: ials: a single node, although resources.nodes: 2: no two nodes have what it needs"
+    assert (found, reasons) == ([1], [told])
 
 
 def test_auto_widens_the_fit_that_would_outlast_all_others(units):

@@ -109,6 +109,11 @@ def skip_usage_statistics() -> None:
     usage.tag_callbacks = lambda callbacks: False
 
 
+def carry_out(tune_controller: Any, trial: Any, decision: str) -> None:
+    """Carry out a decision on a trial of Tune whose result was answered with NOOP; Tune has no other way to let it go on."""
+    tune_controller._tune_controller._execute_action(trial, decision)
+
+
 def data_parallel_trainer() -> Any:
     """The trainer of Ray Train that runs one function on all workers, without a framework for tensors."""
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -100,7 +100,7 @@ class RayMap:
                     progress = waiting_since = time.monotonic()  # the caller's own time does not count
                 now = time.monotonic()
                 if now - waiting_since > self._late(median(seconds) if seconds else self._typical.get(function), now):
-                    flight.submit_again()
+                    flight.submit_again(flight.attempts)
                     waiting_since, self._wary_until = now, now + _WARY
                 if now - progress > max(self.give_up, 10 * median(seconds or [0])):
                     n_alive = len(alive_nodes())
@@ -148,10 +148,10 @@ class _Flight:
             task.remote(Shipment.of_this_process(), self._function, self._handles[index], *self._shared)
         )
 
-    def submit_again(self) -> None:
-        """Submit every block in flight again, as long as it has tries left."""
+    def submit_again(self, blocks: Iterable[int]) -> None:
+        """Submit blocks again, those that have tries left."""
         self._owner.share.look()
-        for index in self.attempts:
+        for index in blocks:
             if self._again[index] < _TRIES:
                 self._again[index] += 1
                 self._owner.resubmitted += 1
@@ -176,12 +176,8 @@ class _Flight:
         except RayError as failure:
             error = failure_of_ray(failure, f"block {index} of {len(self._blocks)}")
             self.attempts[index].remove(task)
-            # The answer was lost with its node, which is not the block's fault.
-            if isinstance(error, GetTimeoutError) and self._again[index] < _TRIES:
-                self._again[index] += 1
-                self._owner.resubmitted += 1
-                self._owner.share.look()
-                self.submit(index)
+            if isinstance(error, GetTimeoutError):  # the answer was lost with its node, which is not the block's fault
+                self.submit_again([index])
             if not self.attempts[index]:
                 if isinstance(error, OutOfMemoryError):  # Ray has repeated it RAY_task_oom_retries times
                     raise StorageError(

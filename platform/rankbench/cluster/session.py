@@ -80,10 +80,7 @@ class Session:
 
 @contextmanager
 def session(
-    address: str | None = None,
-    cpus: int | None = None,
-    gpus: bool = False,
-    memory: NodeMemory | None = None,
+    address: str | None = None, cpus: int | None = None, gpus: bool = False, memory: NodeMemory | None = None
 ) -> Iterator[Session]:
     """Connect to Ray during the block; a local cluster is shut down afterwards.
 
@@ -224,7 +221,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     """
     if address == "auto":
         address = address_of_this_host()
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    host, _, port = address.rpartition(":")  # ray://HOST:PORT is that of Ray's client server, which speaks another protocol
     if not host or "/" in host or not port.isdecimal():
         raise ConfigError(f"--address (or RAY_ADDRESS): expected HOST:PORT or auto, got {address!r}")
     if not 1 <= int(port) <= 65535:

@@ -27,6 +27,8 @@ from rankbench.data.cards import Card, is_card_path, load_card, read_card
 def _with_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:
     if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
         raise ValueError("give the card's `name`, then what to change in it")
+    if isinstance(entry, dict) and entry["name"].startswith(WITHOUT) and len(entry) > 1:
+        raise ValueError(f"{entry['name']} leaves datasets out, so changes of a card have no effect; leave them out")
     return entry
 
 
@@ -66,19 +68,15 @@ def without_patterns(entries: Sequence[Entry], names: Collection[str], source: s
         return tuple(entries)
     source = f"{source}: datasets"
     left_out = {name for word in words if word.startswith(WITHOUT) for name in matches(word, names, source)}
-    own = {word for word in words if not is_pattern(word)}
-    chosen = [entry for entry in entries if not _word(entry).startswith(WITHOUT)] or [ALL]
+    taken = left_out | {word for word in words if not is_pattern(word)}
     result: list[Entry] = []
-    found: set[str] = set()
-    for entry in chosen:
-        word = _word(entry)
-        if not is_pattern(word):
+    for entry in [entry for entry in entries if not _word(entry).startswith(WITHOUT)] or [ALL]:
+        if not is_pattern(word := _word(entry)):
             result.append(entry)
             continue
-        for name in matches(word, names, source):
-            if name not in own | left_out | found:
-                found.add(name)
-                result.append(entry | {"name": name} if isinstance(entry, dict) else name)
+        new = [name for name in matches(word, names, source) if name not in taken]
+        result += [entry | {"name": name} if isinstance(entry, dict) else name for name in new]
+        taken |= {*new}
     require(bool(result), f"{source}: {', '.join(words)} leaves nothing")
     return tuple(result)
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from rankbench.core.config import Strict, override, read_yaml, validate
 from rankbench.core.errors import ConfigError, require, shown
-from rankbench.core.names import Label, Name
-from rankbench.core.patterns import FAMILY, selected
+from rankbench.core.names import DECLARED, Label, Name
+from rankbench.core.patterns import FAMILY, WITHOUT, selected
 from rankbench.core.registry import nearest
 from rankbench.core.wording import DEVICE
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
@@ -20,7 +20,8 @@ from rankbench.judge.printing import in_words
 from rankbench.schema.datasets import Entry, with_card_names
 
 LoadPlugin = Callable[[str, Path, str], Any]
-Cause = Literal["part", "steps", "text", "misprint", "seconds", "above", "not found"]  # their meanings: reproduce/causes.py
+Cause = Literal["part", "steps", "text", "misprint", "seconds", "above", "not found"]  # their meanings: reproduce/counts.py
+Costs = dict[str, dict[Literal["minutes", "gigabytes"], Annotated[float, Field(gt=0)]]]  # dataset → of a fit in a paper
 NO_FILE = "sweep"  # name of an experiment that the command line states without a file
 
 
@@ -34,7 +35,7 @@ class ArmSpec(Strict):
         None, description="registry: the ranges are those of the registry; the defaults are tried first, as one of the trials"
     )
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
-    costs: dict[str, dict[Literal["minutes", "gigabytes"], Annotated[float, Field(gt=0)]]] = Field(
+    costs: Costs = Field(
         {}, description="dataset → time and memory of a fit in the paper, compared as ratios to those of `published.costs_of`"
     )
     chosen: dict[str, dict[str, Any]] = Field({}, description="dataset → parameters that an earlier search on valid chose")
@@ -48,6 +49,12 @@ class ArmSpec(Strict):
     cause: Cause | None = Field(None, description="why its numbers differ from the published ones, in a word")
     account: str = Field("", description="why its numbers differ from the published ones, as far as experiments have shown")
 
+    @model_validator(mode="after")
+    def _ranges_of_one_kind(self, info: ValidationInfo) -> ArmSpec:
+        if info.context is DECLARED and self.ranges and self.searched:  # a stored arm has the ranges of the registry
+            raise ValueError(f"ranges: {self.ranges}: {', '.join(self.searched)} has a range here; leave one of them out")
+        return self
+
     @property
     def label(self) -> str:
         return self.name or self.method
@@ -56,6 +63,11 @@ class ArmSpec(Strict):
     def searched(self) -> list[str]:
         """The names of the parameters that have a range."""
         return [name for name, value in self.params.items() if isinstance(value, dict)]
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """The parameters with a value."""
+        return {name: value for name, value in self.params.items() if not isinstance(value, dict)}
 
 
 class MethodChoice(Strict):
@@ -74,6 +86,8 @@ class MethodChoice(Strict):
     def _method_or_family(self) -> MethodChoice:
         if (self.method is None) == (self.family is None):
             raise ValueError("give method or family")
+        if self.params and self.word.startswith(WITHOUT):
+            raise ValueError(f"{self.word} leaves methods out, so params have no effect; leave them out")
         return self
 
     @property
@@ -216,7 +230,7 @@ class NotRun(Strict):
     name: Label
     why: str = Field(min_length=1, description="reason in a few words, such as: not implemented")
     published: dict[str, dict[str, float]] = Field({}, description="dataset → metric → number in the paper")
-    costs: dict[str, dict[str, float]] = Field({}, description="dataset → time and memory in the paper, as for an arm")
+    costs: Costs = Field({}, description="dataset → time and memory in the paper, as for an arm")
 
 
 class Claim(Strict):
@@ -268,18 +282,23 @@ class ExperimentSpec(Strict):
         return in_full(given) if isinstance(given, dict) else given
 
     @model_validator(mode="after")
-    def _something_to_compare(self) -> ExperimentSpec:
+    def _something_to_compare(self, info: ValidationInfo) -> ExperimentSpec:
         if not self.arms and not self.methods:
             raise ValueError("give arms or methods")
-        labels = [arm.label for arm in self.arms]
-        for position, claim in enumerate(self.claims):
-            for label in (*claim.better, *claim.than):
-                if label not in labels and not self.methods:
-                    raise ValueError(f"claims[{position}]: no arm {label!r}{nearest(label, labels)}")
-        for arm in self.arms:
-            if arm.variant_of is not None and arm.variant_of not in labels:
-                raise ValueError(f"variant_of: no arm {arm.variant_of!r}{nearest(arm.variant_of, labels)}")
+        # Methods become arms later, and a stored sweep may have fewer arms than its file.
+        if info.context is DECLARED and not self.methods and (problem := self.missing_arm):
+            raise ValueError(problem)
         return self
+
+    @property
+    def missing_arm(self) -> str:
+        """What names an arm that is not there, in words; empty if nothing does."""
+        labels = [arm.label for arm in self.arms]
+        named = [(f"claims[{n}]", label) for n, claim in enumerate(self.claims) for label in (*claim.better, *claim.than)]
+        named += [("published.costs_of", self.published.costs_of)] if self.published and self.published.costs_of else []
+        named += [("variant_of", arm.variant_of) for arm in self.arms if arm.variant_of is not None]
+        missing = ((key, label) for key, label in named if label not in labels)
+        return next((f"{key}: no arm {label!r}{nearest(label, labels)}" for key, label in missing), "")
 
     @property
     def dataset_names(self) -> tuple[str, ...]:

@@ -76,10 +76,14 @@ def copy_records(
     keys = storage.objects(key) if only is None else [each for name in only for each in storage.objects(f"{key}/{name}")]
     newest = newest_records(_below(keys, key))
     for name, attempt in newest.items():
-        source = f"{key}/{name}/{attempt}"
-        if not is_copy_of(folder / name, storage, source):
-            pull(storage, source, folder / name, replace=True, fence=fence)
+        copy_record(storage, f"{key}/{name}/{attempt}", folder / name, fence)
     return [*newest]
+
+
+def copy_record(storage: Storage, key: str, folder: Path, fence: Fence | None = None) -> None:
+    """Make the folder a copy of the record below `key`, if it is not one yet."""
+    if not is_copy_of(folder, storage, key):
+        pull(storage, key, folder, replace=True, fence=fence)
 
 
 def newest_records(keys: Collection[str]) -> dict[str, str]:
@@ -94,23 +98,18 @@ def newest_records(keys: Collection[str]) -> dict[str, str]:
 
 def stored_records(storage: Storage) -> list[tuple[str, str]]:
     """Id and key of every complete record: of runs, then of sweeps, oldest first."""
-    result = [
-        (name, f"{RUNS}/{name}/{attempt}") for name, attempt in newest_records(_below(storage.objects(RUNS), RUNS)).items()
-    ]
-    keys = storage.objects(SWEEPS)
-    for sweep in stored_ids(storage):
-        start = f"{SWEEPS}/{sweep}/{RECORDS}"
-        result += [(name, f"{start}/{name}/{attempt}") for name, attempt in newest_records(_below(keys, start)).items()]
-    return result
+    keys = [*storage.objects(RUNS), *storage.objects(SWEEPS)]
+    starts = [RUNS, *(f"{SWEEPS}/{sweep}/{RECORDS}" for sweep in stored_ids(storage))]
+    newest = ((start, newest_records(_below(keys, start))) for start in starts)
+    return [(name, f"{start}/{name}/{attempt}") for start, records in newest for name, attempt in records.items()]
 
 
 def copy_records_from(start: str, environment: Environment) -> None:
     """Copy the records whose ids begin with `start`, of runs and sweeps, to the local copies of their places."""
     assert environment.results_store
     for name, key in stored_records(environment.results_store):
-        folder = environment.results / key.rpartition("/")[0]
-        if name.startswith(start) and not is_copy_of(folder, environment.results_store, key):
-            pull(environment.results_store, key, folder, replace=True)
+        if name.startswith(start):
+            copy_record(environment.results_store, key, environment.results / key.rpartition("/")[0])
 
 
 @contextmanager

@@ -46,8 +46,8 @@ def kinds(space: dict[str, Any]) -> set[str]:
 
 def _kind(name: str, value: dict[str, Any], source: str) -> tuple[str, list[Any]]:
     field = f"{source}.{name}"
-    if len(value) != 1:
-        raise ConfigError(f"{field}: expected one of {', '.join(GRIDS + DRAWS)}, found {sorted(value)}")
+    found = ", ".join(map(str, value)) or "nothing"
+    require(len(value) == 1, f"{field}: expected one of {', '.join(GRIDS + DRAWS)}, found {found}")
     ((kind, arguments),) = value.items()
     if kind not in GRIDS + DRAWS:
         raise ConfigError(f"{field}: unknown search {kind!r}{nearest(str(kind), GRIDS + DRAWS)}")

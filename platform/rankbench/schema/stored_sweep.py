@@ -189,14 +189,19 @@ def find_sweep(name: str | None, environment: Environment, whole: bool = False) 
     """
     if name and (Path(name) / "sweep.json").is_file():
         return Path(name)
+    newest = _newest(name or "", *sweep_ids(environment), whole)
+    return copy_sweep(newest, environment) if environment.results_store else environment.results / "sweeps" / newest
+
+
+def sweep_ids(environment: Environment) -> tuple[list[str], str]:
+    """The ids of all sweeps, oldest first, and the folder or the part of the store where they are."""
     if environment.results_store:
-        place = f"{environment.results_store}/sweeps"
-        return copy_sweep(_newest(name or "", stored_ids(environment.results_store), place, whole), environment)
+        return stored_ids(environment.results_store), f"{environment.results_store}/sweeps"
     sweeps = environment.results / "sweeps"
     names = sorted(path.parent.name for path in sweeps.glob("*/sweep.json"))
     ids = by_start(names)
     renamed = [each for each in names if each not in ids]  # by hand, so that nothing is known of their start
-    return sweeps / _newest(name or "", [*renamed, *ids], str(sweeps), whole)
+    return [*renamed, *ids], str(sweeps)
 
 
 def _newest(name: str, ids: Sequence[str], place: str, whole: bool) -> str:

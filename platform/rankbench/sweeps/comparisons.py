@@ -14,22 +14,21 @@ from pathlib import Path
 
 import numpy as np
 
+from rankbench.data.cards import Card
 from rankbench.evaluation.summary import Interval
 from rankbench.evaluation.user_tables import UserValues, values_of
 from rankbench.judge.compare import Comparison, Effort, compare, user_means
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean, StoredSweep
-from rankbench.tracking.record import RunRecord, read_per_user
+from rankbench.tracking.record import DatasetInfo, RunRecord, read_per_user
 
 Runs = dict[str, dict[int, list[RunRecord]]]  # model → split seed → its runs, one per seed
 
 
-def columns_of(finals: list[RunRecord], spec: ExperimentSpec) -> tuple[str, ...]:
+def columns_of(spec: ExperimentSpec, datasets: Iterable[DatasetInfo | Card]) -> tuple[str, ...]:
     """The metrics of the table."""
-    is_open = spec.published is not None and spec.published.recall == "open"
-    if is_open or any(record.dataset.recall == "open" for record in finals):
-        return with_both_recalls(spec.report_metrics)
-    return spec.report_metrics
+    recalls = {each.recall for each in datasets} | ({spec.published.recall} if spec.published else set())
+    return with_both_recalls(spec.report_metrics) if "open" in recalls else spec.report_metrics
 
 
 def compare_models(
@@ -41,7 +40,8 @@ def compare_models(
 ) -> ComparisonsFile:
     arms = [arm.label for arm in spec.arms]
     in_order = sorted(finals, key=lambda record: arms.index(record.label) if not record.lists else len(arms))
-    columns, every_pair = metrics or columns_of(finals, spec), spec.final.pairs == "all"
+    columns = metrics or columns_of(spec, (record.dataset for record in finals))
+    every_pair = spec.final.pairs == "all"
     return compare_finals(in_order, folder / "records", columns, spec.final.seeds[0], every_pair, on_progress)
 
 
@@ -55,8 +55,7 @@ def comparisons(stored: StoredSweep, metrics: tuple[str, ...] = ()) -> Compariso
         foreign = [each for each in stored.foreign if {*wanted} <= {*each.metrics}]
         if wanted == stored.compared.metrics and known >= {(each.dataset.name, each.arm) for each in foreign}:
             return stored.compared
-    names = [name for row in (stored.chosen.rows if stored.chosen else ()) for name in row.final]
-    finals = [stored.records[name] for name in names if name in stored.records]
+    finals = [stored.records[name] for row in stored.rows for name in row.final if name in stored.records]
     return compare_models([*finals, *foreign], stored.folder, stored.about.experiment, metrics)
 
 

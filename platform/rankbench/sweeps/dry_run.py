@@ -16,6 +16,7 @@ from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig
 from rankbench.judge.compare import Effort
+from rankbench.sweeps.comparisons import columns_of
 from rankbench.sweeps.done import Done
 from rankbench.sweeps.placement import adapted, shared_needs
 from rankbench.sweeps.plan import Plan
@@ -116,11 +117,7 @@ class DryRun:
 
 
 def dry_run(
-    plan: Plan,
-    environment: Environment,
-    machines: Sequence[Machine] | None,
-    folder: Path | None = None,
-    fresh: bool = False,
+    plan: Plan, environment: Environment, machines: Sequence[Machine] | None, folder: Path | None = None, fresh: bool = False
 ) -> DryRun:
     """Describe a plan for one machine or the nodes of a cluster; None if they are not known. The datasets must be available.
 
@@ -202,7 +199,7 @@ def _statistics(plan: Plan, final: Iterable[Unit], sizes: dict[str, Size]) -> St
     arms: dict[str, set[str]] = defaultdict(set)
     for unit in final:
         arms[unit.job.card.name] |= {config.label for config in unit.job.configs}
-    every_pair, n_metrics = plan.spec.final.pairs == "all", len(plan.spec.report_metrics)
+    every_pair, n_metrics = plan.spec.final.pairs == "all", len(columns_of(plan.spec, plan.cards))
     efforts = [Effort.of(len(names), sizes[dataset].ranked, every_pair, available_cpus()) for dataset, names in arms.items()]
     pairs, tested = (n_metrics * sum(getattr(each, what) for each in efforts) for what in ("pairs", "tested"))
     return Statistics(n_metrics * len(efforts), pairs, tested, n_metrics * sum(each.seconds for each in efforts))

@@ -56,10 +56,13 @@ class Progress:
         return self.finished + self.stopped + self.failed
 
     def add(self, records: list[RunRecord], cost: float, metric: str, cached: bool) -> None:
-        """Add a unit that has ended. `cached` means that its records existed before, so it does not count in the rate."""
-        self.finished += bool(records) and all(record.finished for record in records)
-        self.stopped += any(record.stopped for record in records)
-        self.failed += any(record.failed for record in records)
+        """Add a unit that has ended. `cached` means that its records existed before, so it does not count in the rate. A draw
+        that needed no fit has no records.
+        """
+        failed, stopped = any(record.failed for record in records), any(record.stopped for record in records)
+        self.failed += failed
+        self.stopped += stopped
+        self.finished += not (failed or stopped)
         self.reused += cached
         self.cost += cost
         self.cached += cost * cached
@@ -109,11 +112,17 @@ class Heartbeat:
         self._thread.join()
         if self._signal != signal.SIGINT:
             signal.signal(self._signal, self._before)
-        if self._superseded and self.store.claim:
+        with suppress(OSError, StorageError):
+            self._look()
+        if self._superseded and self.store.claim:  # what is there now is of the process that runs the sweep
             if self.store.shared:
                 (self.store.folder / RUNNING).unlink(missing_ok=True)
             self.store.claim.require_newest()
         self._remove(RUNNING, STOP)
+
+    def _look(self) -> None:
+        """Look whether another process has taken the sweep over."""
+        self._superseded = self._superseded or not (self.store.claim is None or self.store.claim.is_newest)
 
     def _remove(self, *names: str) -> None:
         for name in names:
@@ -127,7 +136,7 @@ class Heartbeat:
         while True:
             # A full disk or an unreachable file server is no reason to end a sweep.
             with suppress(OSError, StorageError):
-                self._superseded = self._superseded or not (self.store.claim is None or self.store.claim.is_newest)
+                self._look()
                 if not self._superseded:
                     self._write()
                 if (self._superseded or self._stop_requested()) and not interrupted:

@@ -42,7 +42,8 @@ def adapted(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Un
     if resources.cpus == "auto" and unit.workers == 1:
         cpus = [machine.cpus for machine in machines if machine.capacity(replace(unit.needs, cpus=1))]
         if cpus:
-            return replace(unit, cpus=min(unit.cpus, max(cpus)))
+            fewer = min(unit.cpus, max(cpus))
+            return replace(unit, cpus=fewer, cost=unit.cost * unit.cpus / fewer)
     with_cpus = [machine for machine in machines if machine.cpus >= (1 if resources.cpus == "auto" else unit.cpus)]
     largest = max(with_cpus, key=lambda machine: (machine.memory_bytes, machine.cpus), default=None)
     if largest is None or unit.memory_bytes <= largest.memory_bytes or unit.job.configs[0].share_key is None:

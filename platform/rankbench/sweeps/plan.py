@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
@@ -19,14 +20,17 @@ from rankbench.judge.printing import in_words
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import NotAvailable
 from rankbench.sweeps.plan_data import PlanData
+from rankbench.sweeps.search.extend_range import STEPS
 from rankbench.sweeps.selection import by_name
 from rankbench.sweeps.settings import (
     ArmSettings,
     chosen_settings,
     from_registry,
-    grace_beyond_the_end,
+    idle_resources,
+    largest_draw,
     shared_rankings,
     unable_arms,
+    unstoppable,
 )
 from rankbench.sweeps.spec_checks import (
     checked_metrics,
@@ -34,6 +38,7 @@ from rankbench.sweeps.spec_checks import (
     require_few_draws,
     require_few_finals,
     require_names,
+    require_parameters,
     require_resources,
 )
 from rankbench.sweeps.units import AdaptiveSearch, Unit, can_score, part_of_final, part_of_refit, units
@@ -107,6 +112,7 @@ def plan(
     """
     spec = by_name(spec, environment, source)
     require_names(spec, source)
+    require_parameters(spec, source)
     require_resources(spec, cpus, source)
     metrics = checked_metrics(spec, source)
     declared = declared_cards(spec, environment, source)
@@ -126,6 +132,7 @@ def plan(
     )
     data.require_within_cutoffs(spec, metrics, source)
     notes = (*data.notes, *_unseeded(settings.examples, spec), *_left_out(settings.examples, data.cards, spec, source))
+    notes += tuple(idle_resources(settings.examples, spec, here=cpus is not None))
     final = Plan(spec, declared, data.cards, metrics, (), notes, data.final_cards, not_available=data.not_available, cpus=cpus)
     able = {card.name: [each for each in chosen.get(card.name, settings.known) if can_score(each, card)] for card in data.cards}
     if use_chosen:
@@ -133,7 +140,9 @@ def plan(
                    for arm in spec.arms if arm.label not in {each.arm for each in chosen[name]}]  # fmt: skip
         return replace(final, notes=(*notes, *lacking), given=able)
     about = [*settings.notes, *from_registry(spec), *shared_rankings(settings.known)]
-    about += grace_beyond_the_end(settings.examples, spec)
+    about += unstoppable(settings.examples, spec)
+    if spec.search.extend:
+        about.append(f"search.extend: fits beyond the ends of ranges are not counted: at most {STEPS} for each searched number")
     sizes = {dataset.name: Size.of(dataset) for dataset in data.datasets}
 
     def units_of(card: Card, configs: Sequence[MethodConfig]) -> list[Unit]:
@@ -147,8 +156,10 @@ def plan(
     for card, (arm, drawn) in itertools.product(data.cards, settings.drawn):
         trials = spec.search.trials - bool(arm.ranges)
         if trials and can_score(drawn[0], card):
-            largest = max(units_of(card, drawn), key=lambda unit: (unit.memory_bytes, unit.cost))
-            draft = replace(largest, job=replace(largest.job, configs=largest.job.configs[:1]))
+            some = units_of(card, drawn)
+            largest = max([*some, *units_of(card, largest_draw(arm))], key=lambda unit: unit.memory_bytes)
+            job = replace(largest.job, configs=largest.job.configs[:1])
+            draft = replace(largest, job=job, cost=fmean(unit.cost for unit in some))
             adaptive.append(AdaptiveSearch(arm, draft, trials))
     return replace(final, search=tuple(search), notes=(*about, *notes), adaptive=tuple(adaptive))
 

@@ -23,7 +23,6 @@ from rankbench.experiment.execution import gpus_of_host, require_device
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import load_plugin
 from rankbench.schema.experiment import (
-    ArmSpec,
     ExperimentSpec,
     experiment_of_words,
     load_experiment,
@@ -128,15 +127,11 @@ class SweepRequest:
 
 
 def without_idle_search(options: O, spec: ExperimentSpec) -> O:
-    """Return `options` that also skip the search of an experiment without a file if it has nothing to choose. Then nothing
-    needs to be fitted on train and measured on valid.
+    """Return `options` that also skip the search of an experiment without a file if validation decides nothing: no value of a
+    parameter, and not after how many iterations a fit ends. Then nothing needs to be fitted on train and measured on valid.
     """
-    return replace(options, chosen=options.chosen or not any(map(_is_searched, spec.arms)))
-
-
-def _is_searched(arm: ArmSpec) -> bool:
-    """Whether validation decides something: the value of a parameter, or after how many iterations the fit ends."""
-    return bool(arm.searched) or configure(arm.method, arm.params, f"methods: {arm.label}").stopping is not None
+    decides = any(arm.searched or configure(arm.method, arm.params, f"methods: {arm.label}").stopping for arm in spec.arms)
+    return replace(options, chosen=options.chosen or not decides)
 
 
 def _experiment(

@@ -7,7 +7,8 @@ from pathlib import Path
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.data.prepare import prepare
-from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
+from rankbench.schema.shared_sweeps import copy_sweep
+from rankbench.schema.stored_sweep import sweep_ids
 from rankbench.sweeps.plan import Plan
 from rankbench.tracking.record import read_records
 
@@ -27,11 +28,8 @@ def folder_to_resume(plan: Plan, environment: Environment, take_over: bool = Fal
 
 def sweep_to_resume(plan: Plan, environment: Environment) -> str:
     """The id of the newest sweep with the name and key of `plan`. Raises ConfigError if there is none."""
-    start, root = f"{plan.spec.name}-{plan.key}-", environment.results / "sweeps"
-    store = environment.results_store
-    ids = stored_ids(store) if store else sorted(path.parent.name for path in root.glob(f"{start}*/sweep.json"))
-    if not (ours := [name for name in ids if name.startswith(start)]):
-        place = f"{store}/sweeps" if store else root
+    ids, place = sweep_ids(environment)
+    if not (ours := [name for name in ids if name.startswith(f"{plan.spec.name}-{plan.key}-")]):
         raise ConfigError(
             f"{plan.spec.name}: nothing to resume in {place} for this experiment as it stands; run it without --resume"
         )
@@ -41,12 +39,12 @@ def sweep_to_resume(plan: Plan, environment: Environment) -> str:
 def _require_same_data(folder: Path, plan: Plan, environment: Environment) -> None:
     """Raise ConfigError if a result in the folder is of other data than those that the rest would be measured on."""
     cards = {(card.name, card.split.seed): card for card in (*plan.cards, *plan.final_cards)}
-    for record in read_records(folder / "records"):
-        card = cards.get((record.dataset.name, record.dataset.split_seed))
-        # A run that the scheduler ended may know only the name of its data.
-        if card is not None and not record.failed and record.dataset.fingerprint:
-            require(
-                record.dataset.fingerprint == prepare(card, environment).fingerprint,
-                f"--resume: the data of {card.name} have changed since {folder.name} began, so that its results could not be "
-                "compared with new ones; run it without --resume",
-            )
+    # A run that the scheduler ended may know only the name of its data.
+    datasets = [each.dataset for each in read_records(folder / "records") if not each.failed and each.dataset.fingerprint]
+    for name, seed, fingerprint in sorted({(each.name, each.split_seed, each.fingerprint) for each in datasets}):
+        card = cards.get((name, seed))
+        require(
+            card is None or fingerprint == prepare(card, environment).fingerprint,
+            f"--resume: the data of {name} have changed since {folder.name} began, so that its results could not be compared "
+            "with new ones; run it without --resume",
+        )

@@ -1,4 +1,6 @@
-"""Reuse of finished runs: a run of another sweep on the same data by the same code is copied, not repeated."""
+"""Reuse of finished runs: a run of another sweep on the same data by the same code, on the same kind of device, is copied and
+not repeated.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,8 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError
 from rankbench.core.plugins import Plugin, loaded
 from rankbench.core.registry import plugins_behind
-from rankbench.core.replica import pull
 from rankbench.data.prepare import prepare
-from rankbench.schema.shared_sweeps import stored_records
+from rankbench.schema.shared_sweeps import copy_record, stored_records
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.environment import describe_environment
@@ -55,10 +56,10 @@ class Earlier:
         ids = unit.ids
         if not all(name in self.records for name in ids):
             return []
-        for name in ids:
-            if name in self.stored and self.environment.results_store:
-                pull(self.environment.results_store, self.stored[name], self.records[name])
         try:
+            for name in ids:
+                if name in self.stored and self.environment.results_store:
+                    copy_record(self.environment.results_store, self.stored[name], self.records[name])
             reused = [read_record(self.records[name]) for name in ids]
         except DataError as error:
             log.warning("%s; the run is repeated", error)
@@ -67,6 +68,7 @@ class Earlier:
         for record, config in zip(reused, unit.job.configs, strict=True):
             # A record of a version that stored no hash of its code cannot be compared.
             same = record.dataset.fingerprint == fingerprint and record.environment.get("code") == self.code
+            same = same and record.device.partition(":")[0] == unit.device.partition(":")[0]
             if not (record.finished and same) or other_plugins(record, unit.job.plugins(config)):
                 return []
         return reused

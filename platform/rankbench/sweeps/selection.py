@@ -23,9 +23,10 @@ def by_name(spec: ExperimentSpec, environment: Environment, source: str) -> Expe
     """Return `spec` with patterns of datasets replaced by cards, and `methods` by one arm for each method.
 
     `params` become parameters of the arms that have them and do not set them. A method with an arm of its own gets no second
-    one. With `search: registry`, arms without a range get those of the registry, and so does an arm with `ranges: registry`. An
-    experiment without any of this is returned as it is. Raises ConfigError, beginning with `source`, for a pattern without a
-    match and for a parameter that no method has.
+    one; of several choices that select a method, the one by its name counts, or else the first. With `search: registry`, arms
+    without a range get those of the registry, and so does an arm with `ranges: registry`. An experiment without any of this is
+    returned as it is. Raises ConfigError, beginning with `source`, for a pattern without a match, for a parameter that no
+    method has, and for a claim about an arm that is not there.
     """
     datasets = without_patterns(spec.datasets, card_names(environment), source)
     every = spec.search.ranges == "registry"
@@ -33,7 +34,9 @@ def by_name(spec: ExperimentSpec, environment: Environment, source: str) -> Expe
         return spec
     arms = _with_params([*spec.arms, *_arms_of(spec, source)], spec, source)
     arms = tuple(_with_ranges(arm, f"{source}: arms: {arm.label}") if every or arm.ranges else arm for arm in arms)
-    return spec.model_copy(update={"datasets": datasets, "arms": arms, "methods": (), "params": {}})
+    whole = spec.model_copy(update={"datasets": datasets, "arms": arms, "methods": (), "params": {}})
+    require(not spec.methods or not whole.missing_arm, f"{source}: {whole.missing_arm}")
+    return whole
 
 
 def of_methods(spec: ExperimentSpec, words: Sequence[str], source: str) -> ExperimentSpec:
@@ -54,12 +57,16 @@ def _arms_of(spec: ExperimentSpec, source: str) -> list[ArmSpec]:
     chosen = [choice for choice in choices if not choice.word.startswith(WITHOUT)] or [MethodChoice(method=ALL)]
     labels = {arm.label for arm in spec.arms}
     arms: dict[str, ArmSpec] = {}
+    named: dict[str, dict[str, Any]] = {}
     for choice in chosen:
         own_names = [name for name in _select([choice.word], f"{source}: methods") if name in names]
-        _require_somewhere(choice.params, own_names, f"{source}: methods: {choice.word}: params")
+        require_somewhere(choice.params, own_names, f"{source}: methods: {choice.word}: params")
+        by_itself = not is_pattern(choice.word)
+        same = not by_itself or named.setdefault(choice.word, choice.params) == choice.params
+        require(same, f"{source}: methods: {choice.word} is given twice with other params; give each a row of its own in arms")
         for name in own_names:
-            if name not in labels:
-                arms.setdefault(name, ArmSpec(method=name, params=_of(choice.params, name)))
+            if name not in labels and (by_itself or name not in arms):
+                arms[name] = ArmSpec(method=name, params=_of(choice.params, name))
     return [*arms.values()]
 
 
@@ -78,7 +85,7 @@ def _select(words: Sequence[str], source: str) -> list[str]:
 def _with_params(arms: Sequence[ArmSpec], spec: ExperimentSpec, source: str) -> tuple[ArmSpec, ...]:
     if not spec.params:
         return tuple(arms)
-    _require_somewhere(spec.params, [arm.method for arm in arms], f"{source}: params")
+    require_somewhere(spec.params, [arm.method for arm in arms], f"{source}: params")
     return tuple(arm.model_copy(update={"params": _of(spec.params, arm.method) | arm.params}) for arm in arms)
 
 
@@ -97,7 +104,8 @@ def _of(params: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in params.items() if key in own}
 
 
-def _require_somewhere(params: dict[str, Any], names: Collection[str], source: str) -> None:
+def require_somewhere(params: dict[str, Any], names: Collection[str], source: str) -> None:
+    """Raise ConfigError, with `source` and the nearest name, for a parameter that none of the methods `names` has."""
     if not params:
         return
     known = {field.name for name in names for field in method(name).fields()}

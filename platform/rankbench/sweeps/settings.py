@@ -36,6 +36,7 @@ class ArmSettings:
         notes: list[str] = []
         for position, arm in enumerate(spec.arms):
             settings, about = settings_of(arm, spec, f"{source}: arms[{position}]")
+            notes += unread(arm, settings)
             if spec.search.by != "random" and draws(arm):
                 drawn.append((arm, settings))
                 known += settings[:1] if arm.ranges else []  # the defaults, which are no draw
@@ -70,8 +71,7 @@ def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[M
     result: dict[Any, MethodConfig] = {}
     if arm.ranges == "registry":
         expanded = [values for values in expanded if _fits(arm, values)]
-        fixed = {name: value for name, value in arm.params.items() if name not in arm.searched}
-        expanded = [fixed, *expanded][: spec.search.trials]
+        expanded = [arm.fixed, *expanded][: spec.search.trials]
     for values in expanded:
         config = configure(arm.method, values, f"{source}.params", arm.label)
         redundant = config.spec.redundant
@@ -81,6 +81,16 @@ def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[M
         return list(result.values()), []
     why = next(iter(result.values())).spec.reason or "equal settings"
     return list(result.values()), [f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}"]
+
+
+def largest_draw(arm: ArmSpec) -> list[MethodConfig]:
+    """The setting with the largest value of each searched number, which needs most memory; none if the method refuses it."""
+    values = dict(arm.params)
+    for name in arm.searched:
+        ((kind, stated),) = values[name].items()
+        numbers = all(isinstance(value, int | float) for value in stated)
+        values[name] = stated[0] if not numbers else stated[1] - 1 if kind == "randint" else max(stated)
+    return [configure(arm.method, values, arm.label, arm.label)] if _fits(arm, values) else []
 
 
 def _fits(arm: ArmSpec, values: dict[str, Any]) -> bool:
@@ -103,9 +113,29 @@ def chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[Met
         require(len(unsearched) < len(spec.arms), f"{key}: nothing for {dataset}; run the search first")
         if arm in unsearched:
             continue
-        values = {name: value for name, value in arm.params.items() if not isinstance(value, dict)}
-        result.append(configure(arm.method, values | arm.chosen.get(dataset, {}), key, arm.label))
+        values = arm.fixed | arm.chosen.get(dataset, {})
+        result.append(configure(arm.method, values, key, arm.label))
+        missing = ", ".join(name for name in arm.searched if name not in values)
+        require(not missing, f"{key}.{dataset}: no {missing}, which the arm searches; state what the search chose")
     return result
+
+
+def unread(arm: ArmSpec, settings: list[MethodConfig]) -> list[str]:
+    """A sentence on parameters that the experiment searches and that no setting of the arm reads, such as `n_negatives` with
+    objective=catalogue. What the registry searches is nobody's mistake.
+    """
+    if arm.ranges == "registry":
+        return []
+    fields = {field.name: field for field in settings[0].spec.fields()}
+
+    def reads(config: MethodConfig, name: str) -> bool:
+        # The epoch in which a part of the method begins has no meaning for an objective without this part.
+        late = fields[name].metadata.get("late")
+        return name in config.used and (not late or config.flat["objective"] in late)
+
+    names = [name for name in arm.searched if not any(reads(config, name) for config in settings)]
+    told = f"warning: {arm.label}: no setting reads {in_words(names, 'parameters')}" if names else ""
+    return [f"{told}, so that searching this changes nothing"] if names else []
 
 
 def redundant_draws(arm: ArmSpec, settings: list[MethodConfig]) -> list[str]:
@@ -148,14 +178,35 @@ def unable_arms(examples: Iterable[MethodConfig], cards: Iterable[Card]) -> dict
     return {name: list(dict.fromkeys(each)) for name, each in arms.items() if each}
 
 
-def grace_beyond_the_end(examples: Iterable[MethodConfig], spec: ExperimentSpec) -> list[str]:
-    """A sentence on arms whose trials end before the search may stop them."""
+def unstoppable(examples: Iterable[MethodConfig], spec: ExperimentSpec) -> list[str]:
+    """Sentences on arms whose trials the scheduler cannot stop: they are too short, or the file states patience=0."""
     if spec.search.scheduler == "none":
         return []
-    grace, arms = spec.search.grace, dict[str, int]()
+    stated = {arm.label for arm in spec.arms if "patience" in arm.params}
+    grace, short, blind, watching = spec.search.grace, dict[str, int](), dict[str, None](), set[str]()
     for config in examples:
-        if config.stopping and isinstance(config.spec, Iterative) and (limit := config.spec.limit(config.params)) <= grace:
-            arms[config.label] = limit
-    names = ", ".join(f"{arm} ({limit})" for arm, limit in arms.items())
-    problem = f"warning: search.grace: {grace} is no smaller than the number of iterations of {names}"
-    return [f"{problem}; {spec.search.scheduler} stops none of their trials"] if arms else []
+        if isinstance(config.spec, Iterative) and config.stopping:
+            watching.add(config.label)
+            if (limit := config.spec.limit(config.params)) <= grace:
+                short[config.label] = limit
+        elif isinstance(config.spec, Iterative) and config.label in stated:
+            blind[config.label] = None
+    notes, effect = [], f"{spec.search.scheduler} stops none of their trials"
+    if short:
+        names = ", ".join(f"{arm} ({limit})" for arm, limit in short.items())
+        notes.append(f"warning: search.grace: {grace} is no smaller than the number of iterations of {names}; {effect}")
+    if arms := [arm for arm in blind if arm not in watching]:
+        notes.append(f"warning: {in_words(arms, 'arms')}: {effect}, because with patience=0 they look at no validation set")
+    return notes
+
+
+def idle_resources(examples: Iterable[MethodConfig], spec: ExperimentSpec, here: bool) -> list[str]:
+    """A sentence on each key of `resources` that no method of the experiment can use; `here`: it runs on this machine alone."""
+    methods, asked = [config.spec for config in examples], spec.resources
+    used = {
+        "workers": asked.workers == 1 or any(each.by_workers for each in methods),
+        "nodes": asked.nodes in ("auto", 1) or (not here and any(each.distributed for each in methods)),
+        "device": not asked.device.startswith("cuda") or any(each.on_device for each in methods),
+    }
+    where = " on this machine" * here
+    return [f"warning: resources.{key}: no method of this experiment uses it{where}" for key in used if not used[key]]

@@ -7,16 +7,18 @@ from collections.abc import Iterable, Sequence
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
+from rankbench.core.extras import installed
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Card
 from rankbench.data.cards import card_names as names_of_cards
 from rankbench.evaluation.metrics import MetricSet, metric_set, require_better_if_larger
-from rankbench.experiment.methods import method
+from rankbench.experiment.methods import method, registered
 from rankbench.judge.printing import counted
 from rankbench.schema.datasets import card_of
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.space import MOST
 from rankbench.sweeps.comparisons import with_both_recalls
+from rankbench.sweeps.selection import require_somewhere
 from rankbench.sweeps.settings import draws
 
 MOST_SPLITS = 100  # of a dataset, each of which is prepared for the plan
@@ -29,6 +31,17 @@ def require_names(spec: ExperimentSpec, source: str) -> None:
     require(not doubled, f"{source}: arms: the name {doubled} is given twice; set a `name` for each")
     for position, row in enumerate(spec.not_run):
         require(row.name not in names, f"{source}: not_run[{position}]: {row.name} is already the name of an arm")
+
+
+def require_parameters(spec: ExperimentSpec, source: str) -> None:
+    """Raise ConfigError for what the file says of the paper's parameters if no method has one of that name."""
+    for position, arm in enumerate(spec.arms):
+        for key, params in {"protocol": arm.protocol, "unprinted": arm.unprinted}.items():
+            require_somewhere(params, [arm.method], f"{source}: arms[{position}].{key}")
+    if installed("train"):  # without PyTorch, the parameters of losses are not known
+        for key, params in {"protocol.params": spec.protocol.params, "unprinted": spec.unprinted}.items():
+            # Not the arms alone: a file that continues another one, or an option, may have left some of them out.
+            require_somewhere(params, registered().names() if params else (), f"{source}: {key}")
 
 
 def require_resources(spec: ExperimentSpec, cpus: int | None, source: str) -> None:
@@ -52,6 +65,8 @@ def checked_metrics(spec: ExperimentSpec, source: str) -> MetricSet:
     chooses = metric_set([chosen_by], source=key)
     for name, words in (("metrics", spec.metrics), ("published", spec.report_metrics)):
         metric_set(words, spec.cutoffs, f"{source}: {name}")
+    for position, claim in enumerate(spec.claims):
+        metric_set([claim.metric], spec.cutoffs, f"{source}: claims[{position}].metric")
     return metric_set([*spec.metrics, *chooses.names, *with_both_recalls(spec.report_metrics)], spec.cutoffs)
 
 
@@ -65,11 +80,11 @@ def declared_cards(spec: ExperimentSpec, environment: Environment, source: str) 
     require(not doubled, f"{source}: datasets: {doubled} is given twice; its rows could not be distinguished")
     # A file may be run on some of its datasets; its entries for the others are ignored then.
     known = {*names_of_cards(environment), *names}
-    for position, arm in enumerate(spec.arms):
-        for name in ("published", "chosen", "printed", "as_published"):
-            _require_known(getattr(arm, name), known, f"{source}: arms[{position}].{name}")
-    for position, row in enumerate(spec.not_run):
-        _require_known(row.published, known, f"{source}: not_run[{position}].published")
+    for rows in ("arms", "not_run"):
+        for position, row in enumerate(getattr(spec, rows)):
+            for name in ("published", "costs", "chosen", "printed", "as_published"):
+                _require_known(getattr(row, name, ()), known, f"{source}: {rows}[{position}].{name}")
+    _require_known(spec.published.beside if spec.published else (), known, f"{source}: published.beside")
     return tuple(cards)
 
 

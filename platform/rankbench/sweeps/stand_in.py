@@ -118,4 +118,5 @@ def _split(card: Card, factor: float) -> tuple[dict[str, Any], str]:
 
 def _arm(arm: ArmSpec, stand_ins: dict[str, Card]) -> ArmSpec:
     chosen = {stand_ins[dataset].name: values for dataset, values in arm.chosen.items() if dataset in stand_ins}
-    return arm.model_copy(update={"published": {}, "chosen": chosen})
+    # What a paper says of the data says nothing of a stand-in.
+    return arm.model_copy(update={"published": {}, "costs": {}, "printed": {}, "as_published": {}, "chosen": chosen})

@@ -19,6 +19,7 @@ from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.experiment.methods import method
+from rankbench.judge.printing import counted
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import CardName, ChosenFile, ChosenRow, SweepFile, read_file, read_if_there
 from rankbench.schema.sweep_id import new_id
@@ -36,7 +37,8 @@ from rankbench.tracking.record import RunRecord, read_record, read_records
 if TYPE_CHECKING:  # it imports Ray
     from rankbench.cluster.session import Session
 
-Best = dict[tuple[str, str], RunRecord]  # dataset and arm → the run of its chosen setting
+Row = tuple[str, str]  # dataset and arm
+Best = dict[Row, RunRecord]  # the runs of the chosen settings
 
 
 @dataclass
@@ -57,17 +59,12 @@ class Listener:
 
 
 def open_sweep(
-    spec: ExperimentSpec,
-    plan: Plan,
-    environment: Environment,
-    begun: Path | None = None,
-    changes: Sequence[str] = (),
-    command: str = "",
+    plan: Plan, environment: Environment, begun: Path | None = None, changes: Sequence[str] = (), command: str = ""
 ) -> SweepStore:
     """Create results/sweeps/<name>-<key>-<time>, or continue the sweep in the folder `begun`; claims it for this process.
 
-    On resuming, sweep.json is updated if other datasets are available now. `changes` lists in words how `spec` differs from its
-    file; `command` is the command that repeats the sweep.
+    On resuming, sweep.json is updated if other datasets are available now. `changes` lists in words how the experiment differs
+    from its file; `command` is the command that repeats the sweep.
     """
     about_plan = {
         "cards": tuple(CardName(**card.model_dump(mode="json", exclude=ORIGIN)) for card in plan.declared),
@@ -82,8 +79,10 @@ def open_sweep(
         if about.not_available != plan.not_available:
             store.write("sweep.json", about.model_copy(update=about_plan).content())
         return store
-    folder = environment.results / "sweeps" / new_id(spec.name, plan.key)
-    about = SweepFile(id=folder.name, experiment=spec, command=command, changes=tuple(changes), **about_plan, started_at=_now())
+    folder = environment.results / "sweeps" / new_id(plan.spec.name, plan.key)
+    about = SweepFile(
+        id=folder.name, experiment=plan.spec, command=command, changes=tuple(changes), **about_plan, started_at=_now()
+    )
     store = SweepStore.of(folder, environment).claimed()
     store.write("sweep.json", about.content())
     return store
@@ -152,7 +151,7 @@ def _begin(request: SweepRequest, listener: Listener) -> tuple[Plan, SweepStore]
     listener.accept(planned, begun)
     if begun and not options.take_over:  # another process may have begun while `accept` asked
         require_vacant(SweepStore.of(begun, environment), listener.warn)
-    store = open_sweep(planned.spec, planned, environment, begun, request.changes, request.command)
+    store = open_sweep(planned, environment, begun, request.changes, request.command)
     listener.opened(store)
     listener.planned(planned, store.folder)
     if changed := changed_code(kept):
@@ -191,14 +190,14 @@ class _Stages:
                 break
             search += self.run("extend", further, spec=unstopped)
             best = choose(search, spec)
+        for (dataset, arm), tried in by_row(search).items():
+            if (dataset, arm) not in best:
+                n = counted(len(tried), "setting")
+                self.listener.warn(f"{arm} on {dataset} is not measured on test: 0 of {n} finished ({tried[0].error})")
         return search, best
 
     def run(
-        self,
-        name: str,
-        fixed: Sequence[Unit],
-        adaptive: Sequence[AdaptiveSearch] = (),
-        spec: ExperimentSpec | None = None,
+        self, name: str, fixed: Sequence[Unit], adaptive: Sequence[AdaptiveSearch] = (), spec: ExperimentSpec | None = None
     ) -> list[RunRecord]:
         """Run the units of a stage, and those that its searches draw."""
         # Imported here because it imports Ray, which reads the environment variables that the session sets.
@@ -233,15 +232,13 @@ class _Stages:
         self,
         best: Best,
         finals: Sequence[RunRecord],
-        ends: dict[tuple[str, str], dict[str, tuple[float, float]]],
+        ends: dict[Row, dict[str, tuple[float, float]]],
         failed: Sequence[RunRecord],
     ) -> None:
         """Compare the final runs; write chosen.json with the rows of an earlier one whose datasets are not available now."""
         planned, store, spec = self.planned, self.store, self.planned.spec
         best, ends, finals = dict(best), dict(ends), [*finals]
-        final: dict[tuple[str, str], list[RunRecord]] = {}
-        for record in finals:
-            final.setdefault((record.dataset.name, record.label), []).append(record)
+        final = by_row(finals)
         previous = read_if_there(store.folder / "chosen.json", ChosenFile)
         for row in previous.rows if previous else ():
             if row.dataset in planned.not_available:
@@ -250,7 +247,8 @@ class _Stages:
                 finals += final[key]
                 if row.search is not None:
                     best[key], ends[key] = read_record(store.records / row.search), row.ends
-        n_compared = len({record.dataset.name for record in finals if record.finished}) * len(columns_of(finals, spec))
+        columns = columns_of(spec, (record.dataset for record in finals))
+        n_compared = len({record.dataset.name for record in finals if record.finished}) * len(columns)
         progress = self.begin(Progress("statistics", n_compared, 1.0, counted="comparisons"))
         compared = compare_models(finals, store.folder, spec, on_progress=progress.reach)
         store.write("comparisons.json", compared.content())
@@ -273,13 +271,16 @@ class _Stages:
 
 def choose(search: Sequence[RunRecord], spec: ExperimentSpec) -> Best:
     """The best finished record of each dataset and arm by the chosen metric on validation; the earlier one in a tie."""
-    metric = spec.search.choose.metric
-    best: Best = {}
-    for record in search:
-        key = (record.dataset.name, record.label)
-        if record.finished and (key not in best or record.metrics[metric].mean > best[key].metrics[metric].mean):
-            best[key] = record
-    return best
+    metric, finished = spec.search.choose.metric, (record for record in search if record.finished)
+    return {row: max(tried, key=lambda record: record.metrics[metric].mean) for row, tried in by_row(finished).items()}
+
+
+def by_row(records: Iterable[RunRecord]) -> dict[Row, list[RunRecord]]:
+    """The records by dataset and arm, in their order."""
+    rows: dict[Row, list[RunRecord]] = defaultdict(list)
+    for record in records:
+        rows[record.dataset.name, record.label].append(record)
+    return dict(rows)
 
 
 def final_settings(best: Best, card: Card, spec: ExperimentSpec) -> list[MethodConfig]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rankbench.cluster.machine import Needs
+from rankbench.core.errors import ConfigError
 from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment import estimate
@@ -83,9 +84,17 @@ class AdaptiveSearch:
 
     def unit(self, values: dict[str, Any]) -> Unit:
         """The unit of a draw, with `values` for the searched parameters."""
-        fixed = {name: value for name, value in self.arm.params.items() if not isinstance(value, dict)}
-        config = configure(self.arm.method, fixed | values, self.arm.label, self.arm.label)
+        config = configure(self.arm.method, self.arm.fixed | values, self.arm.label, self.arm.label)
         return replace(self.draft, job=replace(self.draft.job, configs=(config,)))
+
+    def drawn(self, values: dict[str, Any]) -> Unit | None:
+        """The unit of a draw; None if its values are of the registry's ranges and do not fit together, so that nothing runs."""
+        try:
+            return self.unit(values)
+        except ConfigError:
+            if not self.arm.ranges:
+                raise
+            return None
 
 
 def units(

@@ -23,7 +23,7 @@ WORTH = 20.0  # seconds of a fit from which on several nodes repay the start of 
 def widths(
     members: Sequence[tuple[Unit, int]], machines: Sequence[Machine], resources: Resources, shared_folder: bool = True
 ) -> list[tuple[Unit, str | None]]:
-    """Return each unit with its number of nodes, and a sentence that says why it has several.
+    """Return each unit with its number of nodes, and a sentence that says why it has several, or should have and has not.
 
     `members` are the units of a stage, adapted to the machines, and how often each is run. Without a `shared_folder` of the
     nodes, closed forms stay on one node, because all nodes of a wide one write its tiles.
@@ -70,7 +70,7 @@ def _widened(unit: Unit, machines: Sequence[Machine], resources: Resources, want
         if can_run_together([wide.needs], machines):
             few = "" if nodes == wanted else f", of which the cluster can give {nodes}"
             return wide, f"{unit.title}: {nodes} nodes of {cpus} CPU{'s' * (cpus > 1)}: {why}{few}"
-    return unit, None
+    return unit, f"{unit.title}: a single node, although {why}: no two nodes have what it needs"
 
 
 def _cpus_of(unit: Unit, machines: Sequence[Machine], resources: Resources, nodes: int) -> int:

@@ -18,16 +18,17 @@ STEP = 0.25  # share of an interval, on its scale, by which it is extended
 Settings = Sequence[dict[str, Any]]
 
 
-def edges(arm: ArmSpec, best: dict[str, Any], tried: Settings, near: float = 0.0) -> list[str]:
+def edges(arm: ArmSpec, best: dict[str, Any], tried: Settings, near: float = 0.0) -> dict[str, float]:
     """Return the searched numbers whose best value is the smallest or largest that was tried, and not the end of what the
-    method accepts. `near`: a value within this share of an interval from its end is at the end.
+    method accepts, each with the value after it. `near`: a value within this share of an interval from its end is at the end.
     """
-    return [name for name in _numeric(arm) if _next(arm, best, name, tried, near) is not None]
+    following = {name: _next(arm, best, name, tried, near) for name in _numeric(arm)}
+    return {name: value for name, value in following.items() if value is not None}
 
 
 def one_step_beyond(arm: ArmSpec, best: dict[str, Any], tried: Settings, near: float = 0.0) -> list[dict[str, Any]]:
     """Return settings that continue the range of each parameter on whose edge the best setting lies, by one value each."""
-    following = {name: _next(arm, best, name, tried, near) for name in edges(arm, best, tried, near)}
+    following = edges(arm, best, tried, near)
     return [setting for name, value in following.items() if (setting := best | {name: value}) not in tried]
 
 

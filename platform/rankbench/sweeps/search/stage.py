@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.errors import ConfigError
 from rankbench.experiment.outcome import stopped
 from rankbench.fitting.drive import Row
 from rankbench.fitting.method import Iterative
@@ -69,13 +68,11 @@ class Search:
         values, repeats = study.draw(stored_values)
         if stored_values is None:
             self._draws.add(study.name, values)
-        try:
-            unit = search.unit(values)
-        except ConfigError:
-            if not search.arm.ranges:
-                raise
+        unit = search.drawn(values)
+        if unit is None:
             study.end(number, None)
-            repeats, unit = number, search.unit({})
+            on_done(search.draft, [], True)
+            return None
         if repeats is None:
             self.drawn.append(unit)
             self._trials[unit.run_id] = study, number

@@ -9,6 +9,7 @@ from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from rankbench.cluster.ray_internals import carry_out
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.trainable import EVALUATIONS
 
@@ -32,11 +33,11 @@ class Scheduler(FIFOScheduler):
         return self._decide(trial)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
-        # Tune calls this in every round, and has no other way to let a trial go on after its result was answered.
+        """Let the held trials go on that need not wait any more; Tune calls this in every round."""
         for trial in [*self.held.values()]:
             decision = self._decide(trial, wait=not self._starved(tune_controller))
             if decision != TrialScheduler.NOOP:
-                tune_controller._tune_controller._execute_action(trial, decision)
+                carry_out(tune_controller, trial, decision)
         return super().choose_trial_to_run(tune_controller)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
