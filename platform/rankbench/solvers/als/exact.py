@@ -65,10 +65,7 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
     tau = np.empty(longest * LANES, Y.dtype)
     places, weights = np.empty(K, np.int64), np.empty(K, Y.dtype)
     for first in range(0, n_rows, LANES):
-        m = 0
-        for lane in range(LANES):
-            row = min(first + lane, n_rows - 1)
-            m = max(m, indptr[row + 1] - indptr[row])
+        m = np.diff(indptr[first : first + LANES + 1]).max()
         _prepare(
             first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, zeros,
             own, root, scale, start, offsets, tau,
@@ -94,14 +91,11 @@ def _prepare(
 ):
     """For sixteen rows: their coefficients `own`, what `scale_lanes` makes of them, the offsets of vectors, and targets."""
     n_rows, K, top = len(indptr) - 1, len(spectrum), spectrum.max()
+    padded = m + -m % CHUNK
     for lane in range(LANES):
         row = min(first + lane, n_rows - 1)
         own[0, lane], own[1, lane], own[2, lane], own[3, lane] = w0[row], reg[row], w1[row], t0[row]
         own[4, lane] = floor * (w0[row] * top + reg[row])
-    scale_lanes(own.reshape(-1), spectrum, h, K, root, scale, start)
-    padded = (m + CHUNK - 1) // CHUNK * CHUNK
-    for lane in range(LANES):
-        row = min(first + lane, n_rows - 1)
         begin = indptr[row]
         length = indptr[row + 1] - begin if first + lane < n_rows else 0
         for i in range(length):
@@ -111,6 +105,7 @@ def _prepare(
         for i in range(length, padded):
             offsets[i * LANES + lane] = zeros
             tau[i * LANES + lane] = 0
+    scale_lanes(own.reshape(-1), spectrum, h, K, root, scale, start)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
