@@ -1,5 +1,8 @@
 """Sums of listed rows against NumPy, and 16-bit rows against PyTorch's bfloat16."""
 
+import errno
+from unittest import mock
+
 import numba
 import numpy as np
 import pytest
@@ -58,6 +61,13 @@ def test_a_16_bit_row_is_rounded_as_by_pytorch():
     rows[-1] = np.nan
     found = sums_of(table_of(rows, np.float32, "bfloat16"), [np.array([r]) for r in range(len(rows))], np.float32)[:, 0]
     np.testing.assert_array_equal(found, torch.from_numpy(rows[:, 0]).bfloat16().float().numpy())
+
+
+def test_a_table_without_large_pages_has_ordinary_ones(monkeypatch):
+    refused = mock.Mock(side_effect=OSError(errno.ENOMEM, "Cannot allocate memory"))
+    monkeypatch.setattr("mmap.mmap", refused)
+    table = empty_table(9000, 64, np.dtype(np.float32))
+    assert refused.called and table.shape == (9000, 64) and table.flags.writeable
 
 
 def test_a_large_table_begins_at_a_large_page():

@@ -218,8 +218,8 @@ def test_all_members_hold_the_memory_of_the_gram_and_have_one_system():
         fit(np.eye(4), ("ease", {"lam": 1.0}), ("ease", {"lam": 2.0}))
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_what_cannot_be_inverted_is_a_numerical_error():
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_what_cannot_be_inverted_is_a_numerical_error_and_nothing_else_is_said():
     with pytest.raises(NumericalError, match="not positive definite"):
         weights(np.ones((3, 2)), "edlae", p=0.0, lam=0.0)
     # A ridge beyond float32: the inverse is 0, and what the method divides by it is infinite.

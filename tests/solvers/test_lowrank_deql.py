@@ -1,10 +1,12 @@
 """Low-rank DEQL, against its definition with square roots of matrices and a singular value decomposition."""
 
+import tracemalloc
 from functools import partial
 
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse as sp
 from closed_form_oracles import H, low_rank_weights, some_interactions, v
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,6 +97,16 @@ def test_an_inverse_in_float32_is_accurate_enough(method, p, monkeypatch):
     monkeypatch.setattr(lowrank, "FLOAT64_ITEMS", 99)
     found = weights(X, method=method, embedding_dim=6, p=p)
     assert 0 < np.abs(found - exact).max() < 1e-3 * np.abs(exact).max()
+
+
+def test_a_whole_decomposition_stays_in_the_memory_that_is_reserved_for_it(monkeypatch):
+    monkeypatch.setattr(lowrank, "FLOAT64_ITEMS", 599)
+    on = lowrank.system(sp.csr_array(draw(600, 600), dtype=np.float32), 0.5, 10.0)
+    tracemalloc.start()
+    lowrank.top_eigenvectors(on, 150, 0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 24 * 600**2  # as `estimate.memory` has it beside the inverse
 
 
 @pytest.mark.parametrize("method", ["deql-low-rank", "edlae-low-rank"])

@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import ElasticNet
 
+from rankbench.core.errors import ConfigError
 from rankbench.fitting.recommenders import SparseRecommender
 from rankbench.solvers.sparse.columns import largest
 from rankbench.solvers.sparse.itemknn import ItemKNN, itemknn
@@ -56,6 +57,15 @@ def test_a_column_has_the_k_largest_similarities_of_the_formula(X, k, shrink, al
         assert len(kept) == min(k, (expected > 0).sum())
         left = np.delete(expected, kept)
         assert not len(kept) or not len(left) or left.max() <= expected[kept].min() * (1 + 1e-6)
+
+
+def test_an_exponent_of_the_cosine_by_which_similarities_overflow_is_refused():
+    X = np.zeros((3000, 2))
+    X[:, 1], X[0, 0] = 1, 1
+    assert fitted(itemknn, X, ItemKNN(5, 0.0, "asymmetric", 2.0))[0, 1] == 3000
+    with pytest.raises(ConfigError, match=r"alpha, an exponent of the asymmetric cosine, must be ≤ 2, got 12\.0"):
+        ItemKNN(5, 0.0, "asymmetric", 12.0)
+    assert np.isfinite(fitted(itemknn, X, ItemKNN(5, 0.0, "tversky", 12.0))).all()
 
 
 def test_the_cosine_is_that_of_the_peer():

@@ -139,29 +139,23 @@ class _Sum(torch.autograd.Function):
         shifts = np.zeros(n, dtype)
         shifts[: len(users)] = shift.detach().numpy()
         indptr, indices = left_out if left_out is not None else (np.zeros(len(users) + 1, np.int32), np.zeros(0, np.int32))
-        results = sums, slopes, of_power, user_grad = [np.zeros(size, dtype) for size in (n, n, n, n * given.width)]
+        results = sums, slopes, of_power, user_grad = tuple(np.zeros(size, dtype) for size in (n, n, n, n * given.width))
         kept = np.empty(min(at_once, given.n_blocks) * per_block, dtype)
+        tables, numbers = (given.columns, given.items, given.tail), tuple(dtype.type(float(x)) for x in (scale, power, square))
+        fixed = kind, tables, len(items), given.width, numbers, shifts, left_out is not None, indptr, indices, kept
 
-        numbers = dtype.type(scale), dtype.type(float(power)), dtype.type(square)
-
-        def add_up(start: int, stop: int, sums: np.ndarray, slopes: np.ndarray, of_power: np.ndarray, user_grad: np.ndarray):
+        def add_up(start: int, stop: int, out: tuple[np.ndarray, ...]) -> None:
             """Compute the blocks start to stop, whose slopes fit into `kept`."""
-            part, rows = slice(start * USERS, stop * USERS), slice(start * USERS, min(stop * USERS, len(users)) + 1)
-            wide = slice(part.start * given.width, part.stop * given.width)
-            tables = given.columns[wide], given.items, given.tail
-            out = sums[part], slopes[part], of_power[part], user_grad[wide]
-            own = shifts[part], left_out is not None, indptr[rows], indices, kept, out
-            work = len(users) * len(items)
-            in_parallel(tiles.add_up, stop - start, work, kind, tables, len(items), given.width, numbers, *own)
+            in_parallel(tiles.add_up, stop - start, len(users) * len(items), *fixed, out, start)
 
         parts = [*pairwise([*range(0, given.n_blocks, at_once), given.n_blocks])]
         for start, stop in parts:
-            add_up(start, stop, *results)
+            add_up(start, stop, results)
         ctx.given, ctx.parts, ctx.kept, ctx.scale, ctx.sizes = given, parts, kept, scale, (users.shape, items.shape)
         ctx.user_grad, ctx.slopes, ctx.users = user_grad, slopes, padded(users)
         ctx.of_power = of_power if isinstance(power, Tensor) and kind == SOFTPLUS_OF_SIGMOID else None
-        scratch = [np.empty_like(each) for each in results] if len(parts) > 1 else []
-        ctx.again = lambda start, stop: add_up(start, stop, *scratch)
+        scratch = tuple(np.empty_like(each) for each in results) if len(parts) > 1 else ()
+        ctx.again = lambda start, stop: add_up(start, stop, scratch)
         return torch.from_numpy(sums[: len(users)].copy())
 
     @staticmethod

@@ -2,8 +2,7 @@
 
 A row has chunks of equal width, a multiple of LANES, and each listed row a weight or a product for every chunk, those of chunk
 k in a buffer's places from k · pitch on. Tables are given flat, with their `stride`: numba counts the references to a view of
-an array, and threads would wait for each other's counts. The listed row that comes AHEAD places later is read early, because
-its address depends on nothing but the index. An index therefore ends with AHEAD entries that are read without need.
+an array, and threads would wait for each other's counts. `neighbours.py` says how an index ends.
 """
 # LLVM's builder and values come without types.
 # mypy: disable-error-code="no-untyped-def"
@@ -12,43 +11,25 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from llvmlite import ir
 from numba.core import cgutils
 from torch import Tensor
-from torch.nn.functional import pad
 
 from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, plus, spread, total
-from rankbench.kernels.neighbours import AHEAD, LINE, prefetch
+from rankbench.kernels.neighbours import AHEAD, LINE, listed, prefetch
+from rankbench.kernels.rows import padded
 
 SEGMENT = 64  # rows that stay in the fastest cache while they are read twice
 
 
 def chunked(rows: Tensor, chunks: int) -> np.ndarray:
     """Rows (n, chunks · c), whose chunks are filled with zeros up to a multiple of LANES; a copy only where c is not."""
-    missing = -(rows.shape[1] // chunks) % LANES
-    rows = rows.detach()
-    return (pad(rows.unflatten(1, (chunks, -1)), (0, missing)).flatten(1) if missing else rows).contiguous().numpy()
+    out = padded(rows.unflatten(1, (chunks, -1)))
+    return out.reshape(len(out), chunks * out.shape[2])
 
 
 def unchunked(rows: Tensor, chunks: int, width: int) -> Tensor:
     """The first width/chunks columns of each chunk of `rows`, (n, width)."""
     return rows if rows.shape[1] == width else rows.unflatten(1, (chunks, -1))[:, :, : width // chunks].flatten(1)
-
-
-def _listed(builder, ends, start, stop, flat, stride, column, vectors: int):
-    """Loop over the rows that `ends` lists from `start` to `stop`: the number of the place, and the row's vectors."""
-
-    def row_at(place):
-        row = builder.load(builder.gep(ends.data, [place]))
-        return builder.add(builder.mul(builder.sext(row, ir.IntType(64)), stride), column)
-
-    with cgutils.for_range(builder, builder.sub(stop, start)) as loop:
-        place = builder.add(start, loop.index)
-        later = builder.gep(flat.data, [row_at(builder.add(place, integer(AHEAD)))])
-        for line in range(0, vectors * LANES * flat.align, LINE):
-            prefetch(builder, later, line)
-        first = row_at(place)
-        yield loop.index, [flat.load(builder.add(first, integer(v * LANES))) for v in range(vectors)]
 
 
 def _places(builder, place, pitch, column, stride, chunks, vectors: int):
@@ -60,12 +41,10 @@ def _places(builder, place, pitch, column, stride, chunks, vectors: int):
 
 def _add(vectors: int):
     def emit(builder, ends, start, stop, weights, place, pitch, chunks, flat, stride, column, sums, at):
-        cells = [cgutils.alloca_once(builder, flat.type) for _ in range(vectors)]
         sums_at = [builder.add(builder.add(at, column), integer(v * LANES)) for v in range(vectors)]
-        for cell, own in zip(cells, sums_at, strict=True):
-            builder.store(sums.load(own), cell)
+        cells = [cgutils.alloca_once_value(builder, sums.load(own)) for own in sums_at]
         of_chunk = _places(builder, place, pitch, column, stride, chunks, vectors)
-        for e, row in _listed(builder, ends, start, stop, flat, stride, column, vectors):
+        for e, row in listed(builder, ends, start, stop, flat, stride, column, vectors):
             for cell, vector, own in zip(cells, row, of_chunk, strict=True):
                 weight = builder.load(builder.gep(weights.data, [builder.add(own, e)]))
                 builder.store(fma(builder, spread(builder, flat.type, weight), vector, builder.load(cell)), cell)
@@ -83,7 +62,7 @@ def _dot(vectors: int, groups: int):
         size, first = vectors // groups, builder.add(at, column)
         given = [own.load(builder.add(first, integer(v * LANES))) for v in range(vectors)]
         of_chunk = _places(builder, place, pitch, column, stride, chunks, vectors)
-        for e, row in _listed(builder, ends, start, stop, flat, stride, column, vectors):
+        for e, row in listed(builder, ends, start, stop, flat, stride, column, vectors):
             for group in range(0, vectors, size):
                 products = builder.fmul(given[group], row[group])
                 for v in range(group + 1, group + size):
@@ -167,16 +146,11 @@ def exp_of(values, at, n):
 
 @kernel
 def _read_early(builder, flat, at, n):
+    """Ask for n vectors from `at` on, which are read soon."""
     with cgutils.for_range(builder, n) as loop:
         place = builder.add(at, builder.mul(loop.index, integer(LANES)))
         for line in range(0, LANES * flat.align, LINE):
             prefetch(builder, builder.gep(flat.data, [place]), line)
-
-
-@numba.njit(nogil=True, cache=True)
-def read_early(flat, at, stride):
-    """Ask for the row flat[at : at + stride], which is read soon."""
-    _read_early(flat, at, stride // LANES)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -191,5 +165,5 @@ def list_some(ends, start, stop, place, listed, flat, stride):
             listed[n] = at
             n += 1
             if n <= AHEAD:
-                read_early(flat, at * stride, stride)
+                _read_early(flat, at * stride, stride // LANES)
     return n

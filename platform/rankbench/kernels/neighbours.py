@@ -2,8 +2,8 @@
 
 A table of 16 bits holds the bfloat16 form of float32 rows: a word of 32 bits has two numbers, 16 columns apart, so that a shift
 and a mask give two vectors of float32, and the sums are those of float32. Half as many bytes are read, which is what such sums
-take their time for. `load` of the row that comes `AHEAD` places later in the index is started early, because its address does
-not depend on anything but the index.
+take their time for. The row that comes `AHEAD` places later in the index is read early, because its address depends on nothing
+but the index. An index therefore ends with AHEAD entries that are read without need.
 """
 # LLVM's builder and values come without types.
 # mypy: disable-error-code="no-untyped-def"
@@ -44,11 +44,12 @@ def empty_table(n: int, width: int, dtype: np.dtype, precision: Precision = "flo
     size = shape[0] * shape[1] * dtype.itemsize
     if size < _LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(shape, dtype)
-    memory = mmap.mmap(-1, size + _LARGE_PAGE)  # the system begins large pages at multiples of their size
-    with suppress(OSError):
+    with suppress(OSError):  # not so much address space, or no large pages
+        memory = mmap.mmap(-1, size + _LARGE_PAGE)  # the system begins large pages at multiples of their size
         memory.madvise(mmap.MADV_HUGEPAGE)
-    begin = -np.frombuffer(memory, np.uint8).ctypes.data % _LARGE_PAGE
-    return np.frombuffer(memory, dtype, shape[0] * shape[1], begin).reshape(shape)
+        begin = -np.frombuffer(memory, np.uint8).ctypes.data % _LARGE_PAGE
+        return np.frombuffer(memory, dtype, shape[0] * shape[1], begin).reshape(shape)
+    return np.empty(shape, dtype)
 
 
 def columns_of(table):
@@ -72,31 +73,34 @@ def _packed(table) -> bool:
     return isinstance(table.element, ir.IntType)
 
 
+def listed(builder, index, start, stop, table, stride, column, vectors: int):
+    """Loop over the rows of a flat table that `index` lists from `start` to `stop`: the number of the place, and the row's
+    vectors from `column` on.
+    """
+
+    def row_at(place):
+        row = builder.load(builder.gep(index.data, [place]))
+        return builder.add(builder.mul(builder.sext(row, ir.IntType(64)), stride), column)
+
+    with cgutils.for_range(builder, builder.sub(stop, start)) as loop:
+        place = builder.add(start, loop.index)
+        later = builder.gep(table.data, [row_at(builder.add(place, integer(AHEAD)))])
+        for line in range(0, vectors * LANES * table.align, LINE):
+            prefetch(builder, later, line)
+        first = row_at(place)
+        yield loop.index, [table.load(builder.add(first, integer(v * LANES))) for v in range(vectors)]
+
+
 def _sums(vectors: int):
     """Make a kernel that sets sums[at : at + ...] to the sum of `vectors` vectors of the listed rows, from `column` on."""
 
     def emit(builder, indices, start, stop, table, stride, column, sums, at):
-        halves = 2 if _packed(table) else 1
-        totals = [cgutils.alloca_once(builder, sums.type) for _ in range(vectors * halves)]
-        for cell in totals:
-            builder.store(sums.zero, cell)
-
-        def row_at(place):
-            row = builder.load(builder.gep(indices.data, [place]))
-            return builder.add(builder.mul(builder.sext(row, ir.IntType(64)), stride), column)
-
-        size = vectors * LANES * (table.element.width // 8 if halves == 2 else table.align)
-        with cgutils.for_range(builder, builder.sub(stop, start)) as loop:
-            place = builder.add(start, loop.index)
-            later = builder.gep(table.data, [row_at(builder.add(place, integer(AHEAD)))])
-            for line in range(0, size, LINE):
-                prefetch(builder, later, line)
-            first = row_at(place)
-            for v in range(vectors):
-                read = table.load(builder.add(first, integer(v * LANES)))
-                for part, vector in enumerate(_halves(builder, read) if halves == 2 else [read]):
-                    cell = totals[v * halves + part]
-                    builder.store(builder.fadd(builder.load(cell), vector), cell)
+        packed = _packed(table)
+        totals = [cgutils.alloca_once_value(builder, sums.zero) for _ in range(vectors * (2 if packed else 1))]
+        for _, row in listed(builder, indices, start, stop, table, stride, column, vectors):
+            parts = [half for words in row for half in _halves(builder, words)] if packed else row
+            for cell, vector in zip(totals, parts, strict=True):
+                builder.store(builder.fadd(builder.load(cell), vector), cell)
         for number, cell in enumerate(totals):
             sums.store(builder.load(cell), builder.add(at, integer(number * LANES)))
 

@@ -94,8 +94,8 @@ class _TakeRows(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         (ids,) = ctx.saved_tensors
         given = _array(grad)
-        out = np.zeros(ctx.shape, given.dtype)
-        in_parallel(_rows_back, len(out), given.size, ids.numpy(), given, out)
+        out, ones = np.zeros(ctx.shape, given.dtype), np.ones(len(given), given.dtype)
+        in_parallel(_pairs_back, len(out), given.size, given, ids.numpy(), np.arange(len(given)), ones, out)
         return torch.from_numpy(out), None
 
 
@@ -202,8 +202,8 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def padded(rows: Tensor) -> np.ndarray:
-    """Rows (n, d) followed by zeros up to a width that is a multiple of LANES; a copy only where d is not."""
-    missing = -rows.shape[1] % LANES
+    """Rows (n, d), or chunks of rows (n, k, d), with zeros up to a multiple of LANES numbers; a copy only where d is none."""
+    missing = -rows.shape[-1] % LANES
     return _array(pad(rows, (0, missing)) if missing else rows)
 
 
@@ -259,16 +259,6 @@ def _ragged(rows, table, row, ids, out, start, stop):
         for t in range(d):
             total += p[t] * q[t]
         out[s] = total
-
-
-@numba.njit(nogil=True, cache=True, fastmath=True)
-def _rows_back(ids, grad, out, start, stop):
-    """For rows start to stop of a table: add grad[s] to out[ids[s]], for the s whose rows these are."""
-    for s in range(len(ids)):
-        if start <= ids[s] < stop:
-            total, own = out[ids[s]], grad[s]
-            for t in range(len(own)):
-                total[t] += own[t]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

@@ -15,12 +15,13 @@ depend on the number of threads.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numba
 import numpy as np
-from llvmlite import ir
 from numba.core import cgutils
 
-from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, spread
+from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, plus, spread
 
 USERS, ITEMS = 48, 192  # sizes of a tile: multiples of the products' sizes below
 # f(x): exp(x), log(1 + exp(x)), max(x, 0), σ(x)^power, σ(x), and log(1 + exp(square · σ(x)² + power · σ(x) − shift_u))
@@ -36,16 +37,14 @@ def _product(name: str, rows: int, vectors: int, add: bool):
 
     def emit(builder, C, c, c_row, A, a, a_row, a_k, B, b, b_k, n):
         cells = [(r, i) for r in range(rows) for i in range(vectors)]
-        at = {(r, i): builder.add(builder.add(c, builder.mul(integer(r), c_row)), integer(i * LANES)) for r, i in cells}
-        sums = {cell: cgutils.alloca_once(builder, C.type) for cell in cells}
-        for cell in cells:
-            builder.store(C.load(at[cell]) if add else ir.Constant(C.type, None), sums[cell])
-        first = [builder.add(a, builder.mul(integer(r), a_row)) for r in range(rows)]
+        at = {(r, i): builder.add(plus(builder, c, r, c_row), integer(i * LANES)) for r, i in cells}
+        sums = {cell: cgutils.alloca_once_value(builder, C.load(at[cell]) if add else C.zero) for cell in cells}
+        first = [plus(builder, a, r, a_row) for r in range(rows)]
         with cgutils.for_range(builder, n) as loop:
-            start = builder.add(b, builder.mul(loop.index, b_k))
+            start = plus(builder, b, loop.index, b_k)
             right = [B.load(builder.add(start, integer(i * LANES))) for i in range(vectors)]
             for r in range(rows):
-                element = builder.load(builder.gep(A.data, [builder.add(first[r], builder.mul(loop.index, a_k))]))
+                element = builder.load(builder.gep(A.data, [plus(builder, first[r], loop.index, a_k)]))
                 left = spread(builder, C.type, element)
                 for i in range(vectors):
                     builder.store(fma(builder, left, right[i], builder.load(sums[r, i])), sums[r, i])
@@ -122,21 +121,23 @@ def _softplus_of_sigmoid(numbers: Numbers, score, scale, minus, power, square):
     return slope, (value, weight, builder.fmul(weight, share))
 
 
-def _slopes(name: str, terms):
-    """Make a kernel that replaces scores of `valid` items with USERS users by f'(x), and adds up per user f(x), its slope by
-    −shift and, where `terms` has it, its slope by the power.
-    """
+# By kind.
+_TERMS = (*(_of_x(f) for f in (_exponential, _softplus, _relu, _sigmoid_power, _sigmoid)), _softplus_of_sigmoid)
 
-    def emit(builder, tile, valid, shift, scale, power, square, sums, slopes, of_power):
-        numbers = Numbers(builder, tile.type)
-        scale, power, square = (spread(builder, tile.type, value) for value in (scale, power, square))
-        targets = sums, slopes, of_power
-        for i in range(USERS // LANES):
-            at = integer(i * LANES)
+
+@kernel
+def _slopes(builder, kind, tile, valid, shift, scale, power, square, sums, slopes, of_power):
+    """Replace the scores of `valid` items with USERS users by f'(x), and add up per user f(x), its slope by −shift and, where f
+    has a power, its slope by that.
+    """
+    numbers = Numbers(builder, tile.type)
+    scale, power, square = (spread(builder, tile.type, value) for value in (scale, power, square))
+    targets = sums, slopes, of_power
+    for (number, terms), i in product(enumerate(_TERMS), range(USERS // LANES)):
+        at = integer(i * LANES)
+        with builder.if_then(builder.icmp_signed("==", kind, integer(number))):
             minus = builder.fneg(shift.load(at))
-            totals = [cgutils.alloca_once(builder, tile.type) for _ in targets]
-            for total in totals:
-                builder.store(tile.zero, total)
+            totals = [cgutils.alloca_once_value(builder, tile.zero) for _ in targets]
             with cgutils.for_range(builder, valid) as loop:
                 place = builder.add(builder.mul(loop.index, integer(USERS)), at)
                 slope, added = terms(numbers, tile.load(place), scale, minus, power, square)
@@ -145,17 +146,6 @@ def _slopes(name: str, terms):
                     builder.store(builder.fadd(builder.load(total), each), total)
             for target, total in zip(targets, totals, strict=True):
                 target.store(builder.fadd(target.load(at), builder.load(total)), at)
-
-    emit.__name__ = name
-    return kernel(emit)
-
-
-_exp_slopes = _slopes("exp_slopes", _of_x(_exponential))
-_softplus_slopes = _slopes("softplus_slopes", _of_x(_softplus))
-_relu_slopes = _slopes("relu_slopes", _of_x(_relu))
-_sigmoid_power_slopes = _slopes("sigmoid_power_slopes", _of_x(_sigmoid_power))
-_sigmoid_slopes = _slopes("sigmoid_slopes", _of_x(_sigmoid))
-_softplus_of_sigmoid_slopes = _slopes("softplus_of_sigmoid_slopes", _softplus_of_sigmoid)
 
 
 @numba.njit(nogil=True, fastmath=True, error_model="numpy")
@@ -178,19 +168,20 @@ def _set_tile(tile, columns, block, items, offset, width):
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def add_up(kind, tables, n_items, width, numbers, shift, left_out, indptr, indices, kept, out, start, stop):
-    """For the blocks of users start to stop: add to the arrays of `out` G, its slopes by −shift, those by the power for
-    SOFTPLUS_OF_SIGMOID alone, and Σ_j f'(x) v_j, (blocks, USERS, width).
+def add_up(kind, tables, n_items, width, numbers, shift, left_out, indptr, indices, kept, out, begin, start, stop):
+    """For the blocks of users begin + start to begin + stop: add to the arrays of `out` G, its slopes by −shift, those by the
+    power for SOFTPLUS_OF_SIGMOID alone, and Σ_j f'(x) v_j, (blocks, USERS, width).
 
     All arrays are flat. `tables`: the users (blocks, width, USERS), the items (n_items, width), and the last ITEMS or fewer
-    items followed by zeros. `numbers`: scale, power and square. `kept`: (blocks, tiles, ITEMS, USERS). With `left_out`, the
-    items of user b, `indices[indptr[b]:indptr[b + 1]]` in ascending order, do not count.
+    items followed by zeros. `numbers`: scale, power and square. `kept`, for the slopes f'(x) of the blocks from `begin` on:
+    (blocks, tiles, ITEMS, USERS). With `left_out`, the items of user b, `indices[indptr[b]:indptr[b + 1]]` in ascending order,
+    do not count.
     """
     (columns, items, tail), (scale, power, square), (sums, slopes, of_power, user_grad) = tables, numbers, out
     n_tiles = (n_items + ITEMS - 1) // ITEMS
     n_users = len(indptr) - 1
     next_own = np.zeros(USERS, np.int64)
-    for block in range(start, stop):
+    for block in range(begin + start, begin + stop):
         first = block * USERS
         for u in range(USERS):
             next_own[u] = indptr[min(first + u, n_users)]
@@ -199,8 +190,8 @@ def add_up(kind, tables, n_items, width, numbers, shift, left_out, indptr, indic
         for number in range(n_tiles):
             last = number == n_tiles - 1
             source, offset = (tail, 0) if last else (items, number * ITEMS * width)
-            begin = (block * n_tiles + number) * ITEMS * USERS
-            tile = kept[begin : begin + ITEMS * USERS]
+            at = ((block - begin) * n_tiles + number) * ITEMS * USERS
+            tile = kept[at : at + ITEMS * USERS]
             _set_tile(tile, columns, block, source, offset, width)
             valid = min(ITEMS, n_items - number * ITEMS)
             if left_out:
@@ -209,18 +200,7 @@ def add_up(kind, tables, n_items, width, numbers, shift, left_out, indptr, indic
                     while next_own[u] < end and indices[next_own[u]] < number * ITEMS + valid:
                         tile[(indices[next_own[u]] - number * ITEMS) * USERS + u] = FAR
                         next_own[u] += 1
-            if kind == EXP:
-                _exp_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
-            elif kind == SOFTPLUS:
-                _softplus_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
-            elif kind == RELU:
-                _relu_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
-            elif kind == SIGMOID:
-                _sigmoid_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
-            elif kind == SOFTPLUS_OF_SIGMOID:
-                _softplus_of_sigmoid_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
-            else:
-                _sigmoid_power_slopes(tile, valid, by, scale, power, square, G, of_shift, of_p)
+            _slopes(kind, tile, valid, by, scale, power, square, G, of_shift, of_p)
             for x in range(valid * USERS, ITEMS * USERS):
                 tile[x] = 0
             for u in range(0, USERS, 6):

@@ -80,8 +80,7 @@ def _fill(ids, n_chunks, place, pair, row, item, start, stop):
 @kernel
 def _dot(builder, P, p, Q, q, n_vectors, out, at):
     """out[at] = P[p:] · Q[q:], for so many vectors."""
-    sums = cgutils.alloca_once(builder, P.type)
-    builder.store(P.zero, sums)
+    sums = cgutils.alloca_once_value(builder, P.zero)
     with cgutils.for_range(builder, n_vectors) as loop:
         offset = builder.mul(loop.index, integer(LANES))
         left, right = P.load(builder.add(p, offset)), Q.load(builder.add(q, offset))

@@ -26,9 +26,10 @@ class Popularity:
 
 @direct("popularity", Popularity, families=("baseline",), title="Most popular items, the same for everyone", source="baseline")
 def popularity(X: sp.csr_array, p: Popularity, seed: int) -> FactorRecommender:
-    """Score items by their number of training interactions, which is exact in float32 below 2^24."""
-    counts = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float32)
-    return FactorRecommender(np.ones((X.shape[0], 1), np.float32), counts[:, None])
+    """Score items by their number of training interactions."""
+    counts = np.bincount(X.indices, minlength=X.shape[1])
+    dtype = np.float32 if counts.max(initial=0) < 2**24 else np.float64  # which hold such numbers exactly
+    return FactorRecommender(np.ones((X.shape[0], 1), dtype), counts[:, None].astype(dtype))
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,9 @@ class Random(Params):
 
 
 @direct(
-    "random",
-    Random,
-    families=("baseline",),
-    title="A random ranking for every user",
-    source="baseline",
-    seeded=True,
+    "random", Random, families=("baseline",), title="A random ranking for every user", source="baseline", seeded=True,
     draws_users=True,
-)
+)  # fmt: skip
 def random(X: sp.csr_array, p: Random, seed: int) -> FactorRecommender:
     """Draw independent standard normal vectors for users and items; scores are their dot products."""
     rng = stream(seed, "random", "factors")

@@ -89,6 +89,7 @@ def test_directions_that_only_the_rows_items_determine_are_kept_in_single_precis
     assert np.abs(found - exact).max() < 2e-6 * np.abs(exact).max()
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_moments_of_more_rows_than_a_chunk_and_what_is_not_finite():
     rng, n = np.random.default_rng(4), 2 * module.CHUNK + 5
     Y, weights, targets = rng.normal(size=(n, 6)), rng.random(n), rng.normal(size=n)
@@ -98,5 +99,5 @@ def test_moments_of_more_rows_than_a_chunk_and_what_is_not_finite():
         assert_allclose(total, Y.T @ (np.ones(n) if t is None else t), rtol=1e-10)
     X, on = rows(20, 10, rng), coefficients(20, 10, rng)
     Y = np.where(np.arange(40).reshape(10, 4) == 9, np.inf, 1).astype(np.float32)
-    with pytest.raises(NumericalError, match="raise lam"), np.errstate(all="ignore"):
+    with pytest.raises(NumericalError, match="raise lam"):
         HalfStep(X, on, 4, np.float32, "exact", ThreadMap(1)).solve(Y)

@@ -1,5 +1,7 @@
 """Every ALS model against its printed loss over dense matrices: coefficients, half steps, whole fits, redundancies."""
 
+from functools import partial
+
 import dense
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from rankbench.core.errors import ConfigError
+from rankbench.core.threads import pinned
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import configure
@@ -19,6 +22,7 @@ from rankbench.fitting.executors import ThreadMap
 from rankbench.fitting.method import Iterative
 from rankbench.solvers.als.fit import Counts
 from rankbench.solvers.als.half_step import HalfStep, objective, of_items, of_users
+from rankbench.solvers.factorisation import ials
 
 ALS = [each.name for each in registered() if isinstance(each, Iterative) and each.quadratic_loss]
 HERE = ThreadMap(1)
@@ -168,6 +172,28 @@ def test_exact_rgx_is_rg2():
     assert settings[0].identity == settings[1].identity
 
 
+@pytest.mark.parametrize("method", ["rg2", "rgx", "rgx-paper"])
+def test_without_weights_on_interactions_settings_of_the_solver_are_one_fit_and_a_plan_says_so(method):
+    R, ways = matrix(), [{}, {"solver": "cg", "cg_steps": 1}, {"solver": "subspace", "subspace_dim": 32}]
+    models, settings = ([make(values) for values in ways] for make in (partial(fit, R, method), partial(configure, method)))
+    assert all(np.array_equal(model.U, models[0].U) for model in models)
+    assert len({each.identity for each in settings}) == 1
+    assert {"solver", "cg_steps", "subspace_dim"} == set(settings[0].spec.redundant) and settings[0].spec.reason
+    # With weights the solver counts, but no parameter of another solver.
+    assert len({configure("ials", values).identity for values in (*ways, {"cg_steps": 9})}) == len(ways)
+
+
+def test_the_start_of_a_training_by_gradient_steps_uses_all_threads(monkeypatch):
+    X, workers, whole = sp.csr_array(matrix().astype(np.float32)), [], ials.alternate
+    monkeypatch.setattr(ials, "alternate", lambda *given: workers.append(given[-1].executor.workers) or whole(*given))
+    found = []
+    for threads in (1, 2):
+        with pinned(threads):
+            found.append(ials.fitted_ials(X, 4, 0))
+    assert workers == [1, 2]
+    assert all(np.array_equal(*tables) for tables in zip(*found, strict=True))
+
+
 @EVERY_CASE
 def test_a_fit_is_the_same_iterations_over_dense_matrices_and_folding_in_the_user_step(method, values):
     R, strangers = matrix(), matrix(seed=9)
@@ -181,9 +207,14 @@ def test_a_fit_is_the_same_iterations_over_dense_matrices_and_folding_in_the_use
     assert_allclose(found.U, P, rtol=1e-6, atol=1e-6)
     assert_allclose(found.V, Q, rtol=1e-6, atol=1e-6)
     assert not found.U[3].any()  # without interactions
-    got = found.fold(len(R) + np.arange(len(strangers)), sp.csr_array(strangers.astype(np.float32)))
+    histories = sp.csr_array(np.vstack([R, strangers]).astype(np.float32))
+    got = found.fold(np.arange(histories.shape[0]), histories)
     assert_allclose(got.U[len(R) :], dense.solve_users(oracle(strangers, method, values), found.V), rtol=1e-6, atol=1e-8)
     assert np.array_equal(got.U[: len(R)], found.U)
+    # One user alone has the same vector, and those of others are not copied.
+    alone = found.fold(np.array([len(R)]), sp.csr_array(histories[[len(R)]]))
+    assert_allclose(alone.U[len(R)], got.U[len(R)], rtol=1e-12)
+    assert alone.U[len(R)].any() and not alone.U[: len(R)].any()
 
 
 def test_the_unweighted_ridge_ends_where_the_gradient_of_equation_22_is_zero():

@@ -57,7 +57,7 @@ def test_columns_that_are_held_score_to_the_bit_as_those_that_are_read(tmp_path)
     assert_array_equal(score(pickle.loads(data), USERS, X, slice(None)), score(model, USERS, X, slice(None)))
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_what_the_dense_fit_refuses_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="2 different systems"):
         fit_tiled(some_data(9, 4), members([("ease", {"lam": 1.0}), ("ease", {"lam": 2.0})]), tmp_path, PLENTY)

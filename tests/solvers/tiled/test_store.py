@@ -1,5 +1,6 @@
 """The file of tiles: what is read is what was written, a panel is replaced whole or not at all, a full disk is told before."""
 
+import errno
 import itertools
 import json
 import os
@@ -12,7 +13,7 @@ from numpy.testing import assert_array_equal
 
 from rankbench.core.errors import StorageError
 from rankbench.solvers.tiled.grid import Grid
-from rankbench.solvers.tiled.store import STATE, TILES, TileFile, read_tile, write_tile
+from rankbench.solvers.tiled.store import LOCK, STATE, TILES, TileFile, read_tile, write_tile
 
 FLOAT = np.dtype(np.float64)
 GRID = Grid(7, 3, FLOAT)  # blocks of 3, 3 and 1
@@ -112,10 +113,11 @@ def test_a_panel_that_begins_again_gets_its_slots_again_and_nobody_else_does(tmp
 
 
 def test_a_task_of_an_attempt_that_was_given_up_writes_nothing(tmp_path):
-    store = TileFile.create(tmp_path, GRID, PROBLEM)
+    forced = []
+    with mock.patch("os.fsync", lambda file: forced.append(os.fstat(file).st_ino)):
+        store = TileFile.create(tmp_path, GRID, PROBLEM)
+    assert (tmp_path / LOCK).stat().st_ino in forced  # the writer is named to other hosts before their first task
     early, late = (np.full((GRID.tile, GRID.tile), value, GRID.dtype) for value in (1, 2))
-    with pytest.raises(StorageError, match="another process writes tiles there"):
-        TileFile.create(tmp_path, GRID, PROBLEM)
     first = store.writer
     write_tile(early, tmp_path, 0, GRID, first)
     store.release()
@@ -140,6 +142,35 @@ def test_only_one_may_write(tmp_path):
     check(TileFile.open(tmp_path), 1)
     store.close()
     check(TileFile.open(tmp_path, writes=True), 1)
+
+
+@pytest.mark.parametrize("finished", [0, 3, 10], ids=["none", "tiles are missing", "more than there are"])
+def test_a_number_of_panels_that_the_tiles_contradict_is_refused(tmp_path, finished):
+    store = TileFile.create(tmp_path, GRID, PROBLEM)
+    store.replace(contents(0).items())
+    store.close()
+    state = json.loads((tmp_path / STATE).read_text(encoding="utf-8"))
+    (tmp_path / STATE).write_text(json.dumps(state | {"finished": finished}), encoding="utf-8")
+    for writes in (False, True):
+        with pytest.raises(StorageError, match=r"panel\.json: names invalid tiles; compute the inverse again"):
+            TileFile.open(tmp_path, writes)
+    TileFile.create(tmp_path, GRID, PROBLEM).close()  # the folder is not locked
+
+
+def test_a_copy_on_another_disk_is_written_there_before_its_state(tmp_path):
+    store, copy, seen = TileFile.create(tmp_path / "here", GRID, PROBLEM), tmp_path / "there", []
+    store.replace(contents(0).items())
+    refused = mock.Mock(side_effect=OSError(errno.EXDEV, "another disk"))
+    with mock.patch.multiple(os, link=refused, fdatasync=lambda file: seen.append((copy / STATE).exists())):
+        store.keep_in(copy)
+    assert seen[0] is False
+    check(TileFile.open(copy), 1)
+
+
+def test_a_disk_without_locks_is_told(tmp_path):
+    refused = mock.Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
+    with mock.patch("fcntl.flock", refused), pytest.raises(StorageError, match=r"cannot be locked \(No locks available\)"):
+        TileFile.create(tmp_path, GRID, PROBLEM)
 
 
 def test_tiles_that_are_cut_or_gone_are_named(tmp_path):

@@ -52,10 +52,8 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
     """
     n_rows, K = len(indptr) - 1, Y.shape[1]
     flat = Y.reshape(-1)
-    longest = 0
-    for row in range(n_rows):
-        longest = max(longest, indptr[row + 1] - indptr[row])
-    longest = max(K, (longest + CHUNK - 1) // CHUNK * CHUNK)
+    longest = max(K, np.diff(indptr).max())
+    longest += -longest % CHUNK
     zeros = (Y.shape[0] - 1) * K  # offset of the row of zeros
     # An extra row of tiles below the matrix holds the right side, so that factoring also does the forward substitution.
     size = K + TILE
@@ -67,10 +65,7 @@ def solve_exact(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h, flo
     tau = np.empty(longest * LANES, Y.dtype)
     places, weights = np.empty(K, np.int64), np.empty(K, Y.dtype)
     for first in range(0, n_rows, LANES):
-        m = 0
-        for lane in range(LANES):
-            row = min(first + lane, n_rows - 1)
-            m = max(m, indptr[row + 1] - indptr[row])
+        m = np.diff(indptr[first : first + LANES + 1]).max()
         _prepare(
             first, m, indptr, indices, w0, w1, t0, t1, reg, ratio, spectrum, h, floor, zeros,
             own, root, scale, start, offsets, tau,
@@ -96,14 +91,11 @@ def _prepare(
 ):
     """For sixteen rows: their coefficients `own`, what `scale_lanes` makes of them, the offsets of vectors, and targets."""
     n_rows, K, top = len(indptr) - 1, len(spectrum), spectrum.max()
+    padded = m + -m % CHUNK
     for lane in range(LANES):
         row = min(first + lane, n_rows - 1)
         own[0, lane], own[1, lane], own[2, lane], own[3, lane] = w0[row], reg[row], w1[row], t0[row]
         own[4, lane] = floor * (w0[row] * top + reg[row])
-    scale_lanes(own.reshape(-1), spectrum, h, K, root, scale, start)
-    padded = (m + CHUNK - 1) // CHUNK * CHUNK
-    for lane in range(LANES):
-        row = min(first + lane, n_rows - 1)
         begin = indptr[row]
         length = indptr[row + 1] - begin if first + lane < n_rows else 0
         for i in range(length):
@@ -113,6 +105,7 @@ def _prepare(
         for i in range(length, padded):
             offsets[i * LANES + lane] = zeros
             tau[i * LANES + lane] = 0
+    scale_lanes(own.reshape(-1), spectrum, h, K, root, scale, start)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -164,7 +157,7 @@ def _primal(m, flat, offsets, tau, scale, start, S, block, K):
                 o = (i + r) * LANES
                 gather_transposed(flat, offsets, o, k, scale, k * LANES, block, (k * CHUNK + r) * LANES, CHUNK * LANES)
         for k in range(K):
-            add_dot(S, right + k * LANES, block, k * CHUNK * LANES, LANES, tau, i * LANES, LANES, CHUNK)
+            add_dot(S, right + k * LANES, block, k * CHUNK * LANES, 0, LANES, tau, i * LANES, LANES, CHUNK)
         n_next = LANES * min(CHUNK, m - i - CHUNK)
         for a in range(0, K, TILE):
             for next in range(a * n_next // K, (a + TILE) * n_next // K):
@@ -194,6 +187,6 @@ def solve_lanes(S, n, x):
     right = n * stride
     for i in range(n - 1, -1, -1):
         below = (i + 1) * LANES
-        subtract_dot(S, right + i * LANES, S, (i + 1) * stride + i * LANES, stride, x, below, LANES, n - 1 - i)
+        subtract_dot(S, right + i * LANES, S, (i + 1) * stride + i * LANES, 0, stride, x, below, LANES, n - 1 - i)
         for lane in range(LANES):
             x[i * LANES + lane] = S[right + i * LANES + lane] * S[i * stride + i * LANES + lane]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Hashable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Literal
@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError
-from rankbench.core.params import Fixed, Range, param
+from rankbench.core.params import Fixed, Range, param, used_names
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
@@ -83,10 +83,6 @@ class Counts:
         return np.zeros(self.n_items) if self.X is None else self.X.T @ values
 
     @property
-    def n_users(self) -> int:
-        return len(self.users)
-
-    @property
     def n_fitted(self) -> int:
         """Number of users with interactions; held-out users have none, and the model does not depend on them."""
         return int(np.count_nonzero(self.users))
@@ -113,19 +109,25 @@ def als(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]
             given = coefficients(n, p)
             for each in dataclasses.fields(QuadraticLoss):
                 if each.name != "constant" and given.get(each.name) is not None:
-                    size = n.n_items if each.name == "reg_items" else n.n_users
-                    given[each.name] = np.full(size, given[each.name], np.float64)
+                    like = n.items if each.name == "reg_items" else n.users
+                    given[each.name] = np.full(len(like), given[each.name], np.float64)
             return QuadraticLoss(**given)
 
         def steps(X: sp.csr_array, p: ALSParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
             with threadpool_limits(1, "blas"):  # `half_step.in_chunks` explains why
                 yield from alternate(X, loss_of, p, seed, dtype, context, start)
 
-        about.setdefault("seeded", True)
-        METHODS.add(name, Iterative(name=name, params=params, steps=steps, quadratic_loss=loss_of, **about), loss_of.__module__)
+        own = {"identity": identity_of(name)} | about
+        method = Iterative(name=name, params=params, steps=steps, quadratic_loss=loss_of, seeded=True, **own)
+        METHODS.add(name, method, loss_of.__module__)
         return loss_of
 
     return add
+
+
+def identity_of(name: str, without: Container[str] = ()) -> Callable[[Any], Hashable]:
+    """The identity of a method's settings by the parameters that a fit reads, apart from some that change no vector."""
+    return lambda p: (name, *((each, getattr(p, each)) for each in used_names(p) if each not in without))
 
 
 def converged(losses: list[float], tolerance: float) -> bool:
@@ -155,7 +157,9 @@ def alternate(
     user_step = HalfStep(X, of_users(loss), dim, dtype, p.solver, executor)
     item_step = HalfStep(by_item, of_items(loss), dim, dtype, p.solver, executor)
     del by_item
-    table = loss_of(Counts(np.arange(n_items + 1.0), counts.items), p)  # one user for every possible number of interactions
+    # Users to fold in: one for every possible number of interactions.
+    strangers = of_users(loss_of(Counts(np.arange(n_items + 1.0), counts.items), p))
+    table = np.column_stack([strangers.w0, strangers.w1, strangers.t0, strangers.t1, strangers.reg])
     if start:
         number, P, Q = start.number, start.arrays["P"], start.arrays["Q"]
         seconds, losses = start.values["seconds"], start.values["losses"]
@@ -168,7 +172,7 @@ def alternate(
         number, seconds, losses = 0, time.perf_counter() - began, []
 
     def model() -> FoldInRecommender:
-        return FoldInRecommender.of(P, Q, table)
+        return FoldInRecommender(P, Q, table)
 
     def state() -> State:
         return State(number, {"P": P, "Q": Q}, {"seconds": seconds, "losses": losses})

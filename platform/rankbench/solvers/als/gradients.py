@@ -29,9 +29,7 @@ def solve_gradients(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h,
     n_rows = len(indptr) - 1
     K, top, none = Y.shape[1], spectrum.max(), Y.dtype.type(0)
     flat, zeros = Y.reshape(-1), (Y.shape[0] - 1) * Y.shape[1]
-    longest = 0
-    for row in range(n_rows):
-        longest = max(longest, indptr[row + 1] - indptr[row])
+    longest = np.diff(indptr).max()
     longest += -longest % LANES
     offsets, tau, dots = np.empty(longest, np.int64), np.empty(longest, Y.dtype), np.empty(longest, Y.dtype)
     diagonal, inverse = np.empty(K, Y.dtype), np.empty(K, Y.dtype)

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -31,12 +30,13 @@ from rankbench.fitting.thread_pool import by_threads, slices
 from rankbench.solvers.als.exact import exact_cycles, solve_exact
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
-from rankbench.solvers.als.simd import LANES, gather_four, gather_one
+from rankbench.solvers.als.simd import LANES, gather
 from rankbench.solvers.als.subspace import dealt, solve_subspaces, sweep_is_cheaper
 
-RowSolver = Literal["exact", "cg", "subspace"]
 BLOCK_CYCLES = 1.5e9  # half a second: the most that a lost block costs; a cluster waits several times as long for a block
-CHEAPER = {"cg": steps_are_cheaper, "subspace": sweep_is_cheaper}  # of solvers that start at a row's vector
+# Solvers that start at a row's last vector, and where each takes fewer cycles than an exact solve.
+STARTED = {"cg": solve_gradients, "subspace": solve_subspaces}
+CHEAPER = {"cg": steps_are_cheaper, "subspace": sweep_is_cheaper}
 CHUNK = 4096  # rows whose products are summed in float32; the sums of chunks are added in float64
 
 
@@ -104,26 +104,30 @@ class System(NamedTuple):
     ratio: np.ndarray
     spectrum: np.ndarray
     h: np.ndarray
-    floor: float
+    floor: np.floating[Any]  # a number of the factors' dtype, relative to the largest element of a diagonal
 
 
 class HalfStep:
-    """The half step over the rows of X, a 0/1 CSR matrix (n_rows, n_cols), cut into blocks that are stored with `executor`."""
+    """The half step over the rows of X, a 0/1 CSR matrix (n_rows, n_cols), cut into blocks that are stored with `executor`.
 
-    def __init__(
-        self, X: sp.csr_array, coefficients: Coefficients, dim: int, dtype: type, solver: RowSolver, executor: BlockMap
-    ):
+    `solver` is exact, cg or subspace, and does not matter where interactions carry no weights.
+    """
+
+    def __init__(self, X: sp.csr_array, coefficients: Coefficients, dim: int, dtype: type, solver: str, executor: BlockMap):
         self.shape, self.coefficients, self.dtype, self.executor = (X.shape[0], dim), coefficients, np.dtype(dtype), executor
         self.solver = "sums" if coefficients.diagonal else solver
         self.proportion = coefficients.proportion if self.solver == "sums" else None
         if self.proportion is not None:
             coefficients = replace(coefficients, reg=np.zeros(X.shape[0]))
         blocks = cut(X, coefficients, dim, self.dtype, self.solver, executor.workers)
-        self.positions = [_slice(block.rows) for block in blocks]
+        # The rows of "sums" follow one another: as slices they are assigned to without a lookup per row.
+        self.positions = [slice(rows[0], rows[-1] + 1) if self.solver == "sums" else rows for rows, *_ in blocks]
         self.lengths = np.unique(np.diff(X.indptr))
         self.blocks = [executor.put(block) for block in blocks]
         # Buffers that are reused in every step: allocating memory costs as much as the product that fills it.
-        self._columns = self._rotated = None
+        self.width = dim + -dim % LANES
+        self._columns = np.zeros((X.shape[1] + 1, self.width), self.dtype)
+        self._rotated = np.empty((X.shape[0], self.width), self.dtype)
 
     def solve(self, Y: np.ndarray, x: np.ndarray | None = None, effort: int = 0) -> np.ndarray:
         """Solve for the rows' vectors (n_rows, dim), given the columns' vectors Y (n_cols, dim).
@@ -133,13 +137,8 @@ class HalfStep:
 
         Raises NumericalError when a vector is not finite.
         """
-        dim = Y.shape[1]
-        padded = dim + -dim % LANES
-        if self._columns is None:
-            self._columns = np.zeros((len(Y) + 1, padded), self.dtype)
-            self._rotated = np.empty((self.shape[0], padded), self.dtype)
-        solver, begin = self.solver, None
-        if solver in CHEAPER and not CHEAPER[solver](self.lengths, padded, effort).any():
+        dim, solver, begin = self.shape[1], self.solver, None
+        if solver in CHEAPER and not CHEAPER[solver](self.lengths, self.width, effort).any():
             solver = "exact"
         order = dealt(dim, effort) if solver == "subspace" else None
         system, basis = share(Y, self.coefficients, solver == "sums", self.proportion, self._columns, order)
@@ -152,7 +151,7 @@ class HalfStep:
         out = rotated[:, :dim] if basis is None else multiply(rotated, basis.T, np.empty(self.shape, self.dtype))
         if not np.isfinite(out).all():
             row = int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
-            raise NumericalError(f"the vector of row {row} is not finite; raise lam, or use dtype float64")
+            raise NumericalError(f"the vector of row {row} of {len(out):,} is not finite; raise lam, or use dtype float64")
         return np.ascontiguousarray(out)
 
 
@@ -183,12 +182,6 @@ def cut(X: sp.csr_array, on: Coefficients, dim: int, dtype: np.dtype, solver: st
         blocks.append(Block(rows, interactions.indptr.astype(np.int64), interactions.indices.astype(np.int32), *own))
         start = end
     return blocks
-
-
-def _slice(rows: np.ndarray) -> np.ndarray | slice:
-    """Consecutive rows as a slice, which can be assigned to without an index lookup per row; other rows unchanged."""
-    in_a_row = len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all()
-    return slice(int(rows[0]), int(rows[-1]) + 1) if in_a_row else rows
 
 
 def row_work(lengths: np.ndarray, dim: int, solver: str) -> np.ndarray:
@@ -234,7 +227,7 @@ def share(
         rotated[:-1] *= scale[:, None].astype(dtype)
     extra = np.zeros(padded - dim)
     vectors = (np.append(each, extra).astype(dtype) for each in (spectrum, h))
-    system = System(rotated, ratio.astype(dtype), *vectors, floor)
+    system = System(rotated, ratio.astype(dtype), *vectors, dtype.type(floor))
     return system, None if proportion is not None else np.hstack([basis, np.zeros((dim, len(extra)))]).astype(dtype)
 
 
@@ -265,31 +258,33 @@ def in_chunks(function: Callable[[slice], Any], n_rows: int) -> Iterator[Any]:
     """Yield function(rows) for chunks of rows, in order, computed by one thread per chunk.
 
     The threads of BLAS are not used: they spin after every product and would occupy the processors that the blocks need next.
-    Since the size of a chunk is fixed, results are rounded alike for any number of threads.
+    Since the size of a chunk is fixed, results are rounded alike for any number of threads. What overflows is infinite, without
+    a warning: callers refuse such results.
     """
-    return by_threads(function, slices(0, n_rows, CHUNK))
+
+    def quiet(rows: slice) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return function(rows)
+
+    return by_threads(quiet, slices(0, n_rows, CHUNK))
 
 
 def solve_block(block: Block, system: System, solver: str, begin: np.ndarray | None, effort: int) -> np.ndarray:
     """Solve for the rotated vectors (len(block.rows), K) of a block. The function is pure and may run anywhere, even twice."""
-    Y, ratio, spectrum, h, _ = system
-    floor = Y.dtype.type(system.floor)
+    Y = system.Y
     x = np.empty((len(block.rows), Y.shape[1]), Y.dtype)
     if solver == "sums":
-        add_rows(block.indptr, block.indices, block.t0, block.t1, h, Y, x)
-        divide(x, block.w0, block.reg, spectrum, floor)
+        add_rows(block.indptr, block.indices, block.t0, block.t1, system.h, Y, x)
+        divide(x, block.w0, block.reg, system.spectrum, system.floor)
         return x
     if begin is not None:
         x[:] = begin[block.rows]
     for rows, by in runs(block, solver, Y.shape[1], effort):
-        stop = rows.stop
-        own = (block.indptr[rows.start : stop + 1], block.indices, *(each[rows] for each in block[3:]))
-        if by == "cg":
-            solve_gradients(*own, Y, ratio, spectrum, h, floor, effort, x[rows])
-        elif by == "subspace":
-            solve_subspaces(*own, Y, ratio, spectrum, h, floor, effort, x[rows])
+        own = (block.indptr[rows.start : rows.stop + 1], block.indices, *(each[rows] for each in block[3:]))
+        if by == "exact":
+            solve_exact(*own, *system, x[rows])
         else:
-            solve_exact(*own, Y, ratio, spectrum, h, floor, x[rows])
+            STARTED[by](*own, *system, effort, x[rows])
     return x
 
 
@@ -314,13 +309,9 @@ def runs(block: Block, solver: str, K: int, effort: int) -> list[tuple[slice, st
 @numba.njit(nogil=True, cache=True)
 def add_rows(indptr, indices, t0, t1, h, Y, out):
     """out_r = t0_r h + t1_r Σ_c y_c."""
-    K, four = Y.shape[1], 4 * LANES
-    flat, result = Y.reshape(-1), out.reshape(-1)
+    K, flat, result = Y.shape[1], Y.reshape(-1), out.reshape(-1)
     for row in range(len(indptr) - 1):
-        for k in range(0, K - K % four, four):
-            gather_four(flat, K, indices, indptr[row], indptr[row + 1], k, result, row * K + k)
-        for k in range(K - K % four, K, LANES):
-            gather_one(flat, K, indices, indptr[row], indptr[row + 1], k, result, row * K + k)
+        gather(flat, K, indices, indptr[row], indptr[row + 1], result, row * K)
         x = out[row]
         for k in range(K):
             x[k] = t0[row] * h[k] + t1[row] * x[k]
@@ -346,16 +337,15 @@ def objective(loss: QuadraticLoss, parts: list[Any], executor: BlockMap, P: np.n
     over_all = np.sum(users * items) - 2 * user_sums @ item_sums
     p, q = executor.put(P), executor.put(Q)
     # The number of blocks depends on the workers, so values are summed by user, not by block.
-    results = sorted(executor.map(_over_interactions, parts, p, q, loss.weight, loss.target), key=itemgetter(0))
     by_user = np.zeros(len(P))
-    for _, (rows, values) in results:
+    for _, (rows, values) in executor.map(_over_interactions, parts, p, q, loss.weight, loss.target):
         by_user[rows] = values
-    over_interactions = by_user.sum()
-    penalty = loss.reg_users @ _squares(P) + loss.reg_items @ _squares(Q)
-    return float(over_all + over_interactions + penalty + loss.constant)
+    penalty = loss.reg_users @ squares(P) + loss.reg_items @ squares(Q)
+    return float(over_all + by_user.sum() + penalty + loss.constant)
 
 
-def _squares(Y: np.ndarray) -> np.ndarray:
+def squares(Y: np.ndarray) -> np.ndarray:
+    """The squared lengths of vectors (n, dim), (n,) float64."""
     return np.einsum("ck,ck->c", Y, Y, dtype=np.float64)
 
 

@@ -37,9 +37,7 @@ def _product(name: str, subtract: bool) -> Callable:
     def emit(builder, C, c, c_stride, A, a, a_stride, B, b, b_stride, n):
         elements = [(i, j) for i in range(TILE) for j in range(TILE)]
         at = {(i, j): builder.add(plus(builder, c, i, c_stride), integer(j * LANES)) for i, j in elements}
-        sums = {element: cgutils.alloca_once(builder, C.type) for element in elements}
-        for element in elements:
-            builder.store(C.load(at[element]), sums[element])
+        sums = {element: cgutils.alloca_once_value(builder, C.load(at[element])) for element in elements}
         rows_a = [plus(builder, a, i, a_stride) for i in range(TILE)]
         rows_b = [plus(builder, b, j, b_stride) for j in range(TILE)]
         with cgutils.for_range(builder, n) as loop:
@@ -59,39 +57,29 @@ def _product(name: str, subtract: bool) -> Callable:
 add_product, subtract_product = _product("add_product", subtract=False), _product("subtract_product", subtract=True)
 
 
-def _dot(name: str, subtract: bool) -> Callable:
-    """The kernel of C ± Σ_k A[k] B[k], a single vector; the vectors of A and B are `stride` apart."""
+def _dots(name: str, subtract: bool, count: int = 1) -> Callable:
+    """The kernel of C[i] ± Σ_k A[i, k] B[k] for `count` consecutive vectors of C, none of which waits for another's sum; rows
+    of A are `a_row` apart, the vectors of a row and those of B a stride.
+    """
 
-    def emit(builder, C, c, A, a, a_stride, B, b, b_stride, n):
-        total = cgutils.alloca_once(builder, C.type)
-        builder.store(C.load(c), total)
-        step = _fnma if subtract else fma
+    def emit(builder, C, c, A, a, a_row, a_stride, B, b, b_stride, n):
+        at = [builder.add(c, integer(i * LANES)) for i in range(count)]
+        totals = [cgutils.alloca_once_value(builder, C.load(offset)) for offset in at]
+        rows = [plus(builder, a, i, a_row) for i in range(count)]
         with cgutils.for_range(builder, n) as loop:
-            left, right = A.load(plus(builder, a, loop.index, a_stride)), B.load(plus(builder, b, loop.index, b_stride))
-            builder.store(step(builder, left, right, builder.load(total)), total)
-        C.store(builder.load(total), c)
+            right = B.load(plus(builder, b, loop.index, b_stride))
+            right = builder.fneg(right) if subtract else right
+            for total, row in zip(totals, rows, strict=True):
+                left = A.load(plus(builder, row, loop.index, a_stride))
+                builder.store(fma(builder, left, right, builder.load(total)), total)
+        for total, offset in zip(totals, at, strict=True):
+            C.store(builder.load(total), offset)
 
     return _named(name, emit)
 
 
-add_dot, subtract_dot = _dot("add_dot", subtract=False), _dot("subtract_dot", subtract=True)
-
-
-@kernel
-def subtract_dots(builder, C, c, A, a, a_row, a_stride, B, b, b_stride, n):
-    """C[i] −= Σ_k A[i, k] B[k] for TILE consecutive vectors of C: as `subtract_dot`, but none waits for another's sum."""
-    totals = [cgutils.alloca_once(builder, C.type) for _ in range(TILE)]
-    at = [builder.add(c, integer(i * LANES)) for i in range(TILE)]
-    for total, offset in zip(totals, at, strict=True):
-        builder.store(C.load(offset), total)
-    rows = [plus(builder, a, i, a_row) for i in range(TILE)]
-    with cgutils.for_range(builder, n) as loop:
-        right = builder.fneg(B.load(plus(builder, b, loop.index, b_stride)))
-        for total, row in zip(totals, rows, strict=True):
-            left = A.load(plus(builder, row, loop.index, a_stride))
-            builder.store(fma(builder, left, right, builder.load(total)), total)
-    for total, offset in zip(totals, at, strict=True):
-        C.store(builder.load(total), offset)
+add_dot, subtract_dot = _dots("add_dot", subtract=False), _dots("subtract_dot", subtract=True)
+subtract_dots = _dots("subtract_dots", subtract=True, count=TILE)
 
 
 @kernel
@@ -194,26 +182,20 @@ def _transposed(builder, rows: list) -> list:
     return rows
 
 
-def _gather(name: str, count: int) -> Callable:
-    """The kernel that sets `count` vectors of `target` from t on to sums of those of `source` at column · width + shift, for
-    columns[begin:end].
-    """
-
-    def emit(builder, source, width, columns, begin, end, shift, target, t):
-        index = ir.IntType(64)
-        sums = [cgutils.alloca_once_value(builder, ir.Constant(source.type, None)) for _ in range(count)]
-        with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
-            column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
-            at = builder.add(builder.mul(column, width), shift)
+@kernel
+def gather(builder, source, width, columns, begin, end, target, t):
+    """target[t:] = Σ_s y_s for the `width` elements y_s of `source` at columns[s] · width, begin ≤ s < end."""
+    index = ir.IntType(64)
+    for shifts, count in _strips(builder, width, (4, 1)):
+        with shifts as (k, _):
+            sums = [cgutils.alloca_once_value(builder, source.zero) for _ in range(count)]
+            with cgutils.for_range_slice(builder, begin, end, integer(1), index) as (s, _):
+                column = builder.sext(builder.load(builder.gep(columns.data, [s])), index)
+                at = plus(builder, k, column, width)
+                for v, total in enumerate(sums):
+                    builder.store(builder.fadd(builder.load(total), source.load(builder.add(at, integer(v * LANES)))), total)
             for v, total in enumerate(sums):
-                builder.store(builder.fadd(builder.load(total), source.load(builder.add(at, integer(v * LANES)))), total)
-        for v, total in enumerate(sums):
-            target.store(builder.load(total), builder.add(t, integer(v * LANES)))
-
-    return _named(name, emit)
-
-
-gather_four, gather_one = _gather("gather_four", 4), _gather("gather_one", 1)
+                target.store(builder.load(total), builder.add(t, builder.add(k, integer(v * LANES))))
 
 
 @kernel
@@ -252,9 +234,7 @@ def combine(builder, source, width, offsets, o, shift, n, factors, f, target, t)
     """target[t:] = Σ_i factors[f + i] y_i for the `width` elements y_i of `source` at offsets[o + i] + shift, i < n."""
     for shifts, count in _strips(builder, width, (8, 4, 1)):
         with shifts as (k, _):
-            sums = [cgutils.alloca_once(builder, source.type) for _ in range(count)]
-            for total in sums:
-                builder.store(source.zero, total)
+            sums = [cgutils.alloca_once_value(builder, source.zero) for _ in range(count)]
             with cgutils.for_range(builder, n) as loop:
                 everywhere = spread(builder, source.type, _number(builder, factors, f, loop.index))
                 at = builder.add(builder.add(_number(builder, offsets, o, loop.index), shift), k)

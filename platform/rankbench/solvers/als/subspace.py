@@ -46,9 +46,7 @@ def solve_subspaces(indptr, indices, w0, w1, t0, t1, reg, Y, ratio, spectrum, h,
     """
     n_rows, K, size = len(indptr) - 1, Y.shape[1], min(size, Y.shape[1])
     flat, top, zeros = Y.reshape(-1), spectrum.max(), (Y.shape[0] - 1) * Y.shape[1]
-    longest = 0
-    for row in range(n_rows):
-        longest = max(longest, indptr[row + 1] - indptr[row])
+    longest = np.diff(indptr).max()
     longest += -longest % LANES
     offsets, errors = np.empty((LANES, longest), np.int64), np.empty((LANES, longest), Y.dtype)
     diagonal, root, scale = np.empty((3, LANES, K), Y.dtype)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numba
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
@@ -28,6 +29,7 @@ from threadpoolctl import threadpool_limits
 from rankbench.core.params import Fixed, Range, param
 from rankbench.core.rng import stream
 from rankbench.fitting.context import Context
+from rankbench.fitting.executors import ThreadMap
 from rankbench.solvers.als.fit import ALSParams, Counts, als, alternate
 
 ITERATIONS = 8  # of the fit from which training can start
@@ -80,7 +82,8 @@ def fitted_ials(X: sp.csr_array, dim: int, seed: int) -> tuple[np.ndarray, np.nd
     Both tables are multiplied by numbers that give their vectors a mean length of 1 and keep the order of the scores. Users and
     items without interactions have zero vectors in iALS, and a cosine with those has no gradient: they get small random ones.
     """
-    steps = alternate(X, ials, IALS(embedding_dim=dim, iterations=ITERATIONS), seed, np.float32, Context())
+    context = Context(ThreadMap(numba.get_num_threads()))
+    steps = alternate(X, ials, IALS(embedding_dim=dim, iterations=ITERATIONS), seed, np.float32, context)
     with threadpool_limits(1, "blas"):
         model = next(islice(steps, ITERATIONS, None)).model()
     steps.close()

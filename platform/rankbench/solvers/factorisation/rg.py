@@ -57,6 +57,7 @@ losses, and the loss may rise. `reg: authors` adds λ to the ridge of users only
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,7 +65,8 @@ import numpy as np
 
 from rankbench.core.errors import require
 from rankbench.core.params import Choice, Fixed, Range, param
-from rankbench.solvers.als.fit import ALSParams, Counts, als
+from rankbench.fitting.method import METHODS
+from rankbench.solvers.als.fit import ALSParams, Counts, als, identity_of
 
 FAMILIES = ("als", "rg")
 JOURNAL = "Pu et al., arXiv 2025"
@@ -121,7 +123,15 @@ def _ridges(n: Counts, lam: float) -> dict[str, Any]:
     return {"reg_users": lam * n.users / 2, "reg_items": lam * n.total / (2 * n.n_items)}
 
 
-@als("rg2", RG2, families=FAMILIES, title="RG²: squared surrogate of softmax, by ALS", source="Pu et al., ICML 2024", pace=0.6)
+def unweighted(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
+    """As `als`, for a loss without weights on interactions: no parameter of a solver of single rows changes a vector."""
+    solver = ("solver", "cg_steps", "subspace_dim")
+    reason = "one decomposition solves all rows of a side exactly, whatever the solver"
+    own = {"identity": identity_of(name, solver), "redundant": solver, "reason": reason, "families": FAMILIES, "pace": 0.6}
+    return als(name, params, **own | about)
+
+
+@unweighted("rg2", RG2, title="RG²: squared surrogate of softmax, by ALS", source="Pu et al., ICML 2024")
 def rg2(n: Counts, p: RG2) -> dict[str, Any]:
     loss = _weighted(n, p)
     if p.regulariser == "product":
@@ -131,27 +141,18 @@ def rg2(n: Counts, p: RG2) -> dict[str, Any]:
     return loss
 
 
-@als(
+@unweighted(
     "rgx",
     RGx,
-    identity=lambda p: ("rg2", dataclasses.astuple(RG2(**dataclasses.asdict(p)))),
-    families=FAMILIES,
+    identity=lambda p: METHODS.get("rg2").identity_of(RG2(**dataclasses.asdict(p))),
     title="RG×, exactly as defined: equal to RG²",
     source=f"{JOURNAL}, Eq. 17",
-    pace=0.6,
 )
 def rgx(n: Counts, p: RGx) -> dict[str, Any]:
     return _weighted(n, p)
 
 
-@als(
-    "rgx-paper",
-    RGxPaper,
-    families=FAMILIES,
-    title="RG× as published: RG² with a smaller quadratic term",
-    source=f"{JOURNAL}, Eq. 38, 39",
-    pace=0.6,
-)
+@unweighted("rgx-paper", RGxPaper, title="RG× as published: RG² with a smaller quadratic term", source=f"{JOURNAL}, Eq. 38, 39")
 def rgx_paper(n: Counts, p: RGxPaper) -> dict[str, Any]:
     loss = _weighted(n, p)
     return loss | {"all_weight": (1 - p.beta) * loss["all_weight"]}

@@ -88,10 +88,14 @@ def top_eigenvectors(system: System, k: int, seed: int) -> np.ndarray:
         scale = Lam if M.ndim == 1 else Lam[:, None]
         return system.G_times(M) - scale * M + scale * system.C_times(scale * M)
 
-    # Measured: from k = n/16 on, a full decomposition is faster than Lanczos, if a second (n, n) array is affordable.
+    # Measured: from k = n/16 on, a full decomposition is faster than Lanczos, if three further (n, n) arrays are affordable.
     if (16 if n <= FLOAT64_ITEMS else 4) * k >= n:
-        M = gram(system.X, np.float64).take() - np.diag(Lam) + Lam[:, None] * system.C_times(np.diag(Lam))
-        _, V = scipy.linalg.eigh((M + M.T) / 2, subset_by_index=[n - k, n - 1])
+        M = Lam[:, None] * system.C
+        M *= Lam
+        M += gram(system.X, np.float64).take()
+        M[np.diag_indices(n)] -= Lam
+        # Only the lower triangle is read, in place: the transpose is column-major.
+        _, V = scipy.linalg.eigh(M.T, subset_by_index=[n - k, n - 1], overwrite_a=True)
         return V[:, ::-1]
     start = stream(seed, "low-rank", "lanczos").standard_normal(n)
     operator = LinearOperator((n, n), matvec=times, dtype=np.float64)

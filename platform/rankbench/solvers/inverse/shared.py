@@ -42,10 +42,11 @@ def scales(method: ClosedForm, p: Any, diag_C: np.ndarray, counts: np.ndarray) -
 
     Raises NumericalError if a value is not finite.
     """
-    beta, alpha = (np.where(counts == 0, 0.0, vector) for vector in method.columns(diag_C, counts, p))
+    with np.errstate(all="ignore"):
+        beta, alpha = (np.where(counts == 0, 0.0, vector) for vector in method.columns(diag_C, counts, p))
     if not (np.isfinite(beta).all() and np.isfinite(alpha).all()):
         item = int(np.flatnonzero(~np.isfinite(beta + alpha))[0])
-        advice = "lower lam" if method.shift(p).ridge > np.finfo(np.float32).max else "raise lam"
+        advice = "lower lam" if method.shift(p).ridge > float(np.finfo(np.float32).max) else "raise lam"
         raise NumericalError(f"{method.name}: column {item} is not finite with {p}; {advice}, or use dtype float64")
     return beta, alpha
 
@@ -53,7 +54,14 @@ def scales(method: ClosedForm, p: Any, diag_C: np.ndarray, counts: np.ndarray) -
 def inverse(gram: Gram, shift: Shift, progress=lambda done, total: None, invert: Invert = spd_inverse_) -> np.ndarray:
     """C = (G + odds · diag(G) + ridge · I)^-1 in the memory of the Gram, by `invert`."""
     C = gram.take()
-    # Without a ridge, an empty row and column would be singular; 1 on its diagonal avoids that and affects no other item.
-    diagonal = gram.counts * (1.0 + shift.odds) + shift.ridge + (gram.counts == 0)
-    np.fill_diagonal(C, diagonal)
+    np.fill_diagonal(C, shifted_diagonal(gram.counts, shift, C.dtype))
     return invert(C, progress)
+
+
+def shifted_diagonal(counts: np.ndarray, shift: Shift, dtype: np.dtype) -> np.ndarray:
+    """The diagonal (n_items,) of G + odds · diag(G) + ridge · I, for items with `counts` interactions.
+
+    Without a ridge, an empty row and column would be singular; 1 on its diagonal avoids that and affects no other item.
+    """
+    with np.errstate(over="ignore"):  # `scales` refuses what becomes of an infinite diagonal
+        return (counts * (1.0 + shift.odds) + shift.ridge + (counts == 0)).astype(dtype)

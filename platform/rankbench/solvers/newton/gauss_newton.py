@@ -6,17 +6,19 @@ weights on interactions. Its second derivative in y_ui is 2 w_u, w = all_weight,
     dy = dP Qᵀ + P dQᵀ,    the products of its Gauss-Newton matrix are    2 W (dP QᵀQ + P dQᵀQ)    and    2 (Q dPᵀWP + dQ PᵀWP)
 
 (Pu et al., ICML 2024, appendix D), which need Gram matrices but no (n_users, n_items) array. Losses are per interaction. Two
-models give P and Q: `Vectors`, whose parameters are P and Q, and `Towers`, two-layer networks of learned vectors. Parameters
-are one flat array: those of the users, then those of the items.
+models give P and Q: `VectorsAt`, whose parameters are P and Q, and `TowersAt`, two-layer networks of learned vectors.
+Parameters are one flat array: those of the users, then those of the items.
 """
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.errors import NumericalError
-from rankbench.solvers.als.half_step import in_chunks, moments, multiply
+from rankbench.solvers.als.half_step import in_chunks, moments, multiply, squares
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss
 
 
@@ -44,7 +46,7 @@ class PairsAt:
         self.gram_Q, self.sum_Q = moments(Q, None, None)
         over_all = np.sum(self.gram_P * self.gram_Q) - 2 * self.sum_P @ self.sum_Q
         over_interactions = -2 * np.einsum("uk,uk,uz->", P, self.sums, pairs.target, dtype=np.float64, optimize=False)
-        ridge = _weighted_squares(P, pairs.reg_users) + _weighted_squares(Q, pairs.reg_items)
+        ridge = pairs.reg_users[:, 0] @ squares(P) + pairs.reg_items[:, 0] @ squares(Q)
         self.loss = float(over_all + over_interactions + ridge + pairs.constant)
 
     def gradient(self) -> tuple[np.ndarray, np.ndarray]:
@@ -67,64 +69,56 @@ class PairsAt:
         return by_P, 2 * (_times(dQ, self.gram_P) + pairs.reg_items * dQ)
 
 
-class Vectors:
-    """Matrix factorisation: the parameters are P (n_users, K) and Q (n_items, K)."""
-
-    def __init__(self, pairs: PairLoss, dim: int):
-        self.pairs, self.dim, self.n_users = pairs, dim, pairs.X.shape[0]
-
-    def start(self, items: np.ndarray) -> np.ndarray:
-        """Join `items` with the users that minimise the loss for them; a user without interactions gets zeros.
-
-        Raises NumericalError if the products of the item vectors overflow.
-        """
-        values = _flat(np.zeros((self.n_users, self.dim), items.dtype), items)
-        point = self.at(values)
-        if not np.isfinite(point.pairs.gram_Q).all():
-            raise NumericalError(f"the products of the initial vectors overflow {items.dtype}: lower init_scale")
-        # For fixed items the metric is the whole second derivative, so one step reaches the minimum.
-        users, _ = self.split(point.divide(-point.gradient()))
-        return _flat(users, items)
-
-    def split(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = values.reshape(-1, self.dim)
-        return rows[: self.n_users], rows[self.n_users :]
-
-    def at(self, values: np.ndarray) -> VectorsAt:
-        return VectorsAt(self, values)
-
-
 class VectorsAt:
-    """The model at one value of its parameters (n,). `loss` is per interaction and includes the regularisers.
+    """Matrix factorisation at one value of its parameters, P (n_users, K) and Q (n_items, K). `loss` is per interaction and
+    includes the regularisers.
 
     The metric M, which approximates the diagonal of the Gauss-Newton matrix G, has the blocks of G of single users and items;
     relative to it no eigenvalue of G exceeds 2.
     """
 
-    def __init__(self, model: Vectors, values: np.ndarray):
-        self.model, (self.P, self.Q) = model, model.split(values)
-        self.pairs = PairsAt(model.pairs, self.P, self.Q)
-        self.loss = self.pairs.loss
-        self._inverses: list[tuple[np.ndarray, np.ndarray]] = []
+    def __init__(self, pairs: PairLoss, dim: int, values: np.ndarray):
+        self.n_users, self.dim = pairs.X.shape[0], dim
+        self.P, self.Q = self.split(values)
+        self.at = PairsAt(pairs, self.P, self.Q)
+        self.loss = self.at.loss
+
+    def split(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = values.reshape(-1, self.dim)
+        return rows[: self.n_users], rows[self.n_users :]
 
     def gradient(self) -> np.ndarray:
-        return _flat(*self.pairs.gradient())
+        return _flat(*self.at.gradient())
 
     def product(self, d: np.ndarray, damping: float) -> np.ndarray:
         """(G + damping · M) d."""
-        return _flat(*self.pairs.product(*self.model.split(d), damping))
+        return _flat(*self.at.product(*self.split(d), damping))
 
     def divide(self, r: np.ndarray) -> np.ndarray:
         """M⁻¹ r, and zero where M is zero."""
-        if not self._inverses:
-            at, pairs = self.pairs, self.model.pairs
-            for gram, weight, reg in ((at.gram_Q, pairs.weight, pairs.reg_users), (at.gram_P, 1, pairs.reg_items)):
-                self._inverses.append(_eigen_inverse(gram, weight, reg))
-        done = (
-            _times(_times(rows, basis) * inverse, basis.T)
-            for rows, (basis, inverse) in zip(self.model.split(r), self._inverses, strict=True)
-        )
-        return _flat(*done)
+        sides = zip(self.split(r), self.inverses, strict=True)
+        return _flat(*(_times(_times(rows, basis) * inverse, basis.T) for rows, (basis, inverse) in sides))
+
+    @cached_property
+    def inverses(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        at, pairs = self.at, self.at.pairs
+        return _eigen_inverse(at.gram_Q, pairs.weight, pairs.reg_users), _eigen_inverse(at.gram_P, 1, pairs.reg_items)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def beside_best_users(pairs: PairLoss, items: np.ndarray) -> np.ndarray:
+    """The parameters of `VectorsAt` with these items and the users that minimise the loss for them; a user without interactions
+    gets zeros.
+
+    Raises NumericalError if the products of the item vectors overflow.
+    """
+    n_users, dim = pairs.X.shape[0], items.shape[1]
+    point = VectorsAt(pairs, dim, _flat(np.zeros((n_users, dim), items.dtype), items))
+    if not np.isfinite(point.at.gram_Q).all():
+        raise NumericalError(f"the products of the initial vectors overflow {items.dtype}: lower init_scale")
+    # For fixed items the metric is the whole second derivative, so one step reaches the minimum.
+    users, _ = point.split(point.divide(-point.gradient()))
+    return _flat(users, items)
 
 
 def _eigen_inverse(gram: np.ndarray, weight: np.ndarray | int, reg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -190,60 +184,37 @@ class TowerAt:
         return _flat(rows, A, inner.sum(axis=0), B, weight.sum() * of_outputs).astype(weight.dtype)
 
 
-class Towers:
-    """One network for users and one for items, with the penalty lam ‖parameters‖² on the whole loss."""
-
-    def __init__(self, pairs: PairLoss, dim: int, hidden: int, lam: float):
-        self.pairs, self.reg = pairs, lam / pairs.total
-        self.users, self.items = (Tower(n_rows, dim, hidden) for n_rows in pairs.X.shape)
-
-    def start(self, users: np.ndarray, items: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return np.concatenate([self.users.start(users, rng), self.items.start(items, rng)])
-
-    def split(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return values[: self.users.size], values[self.users.size :]
-
-    def at(self, values: np.ndarray) -> TowersAt:
-        return TowersAt(self, values)
-
-
 class TowersAt:
-    """As `VectorsAt`, with a diagonal metric: the `curvature` of each tower and that of the regulariser."""
+    """As `VectorsAt`, for a network of users and one of items, with the penalty lam ‖parameters‖² on the whole loss. The metric
+    is diagonal: the `curvature` of each tower and that of the penalty.
+    """
 
-    def __init__(self, model: Towers, values: np.ndarray):
-        self.model, self.values = model, values
-        users, items = model.split(values)
-        self.users, self.items = TowerAt(model.users, users), TowerAt(model.items, items)
+    def __init__(self, pairs: PairLoss, users: Tower, items: Tower, lam: float, values: np.ndarray):
+        self.n, self.reg, self.values = users.size, lam / pairs.total, values
+        self.users, self.items = TowerAt(users, values[: self.n]), TowerAt(items, values[self.n :])
         self.P, self.Q = self.users.out, self.items.out
-        self.pairs = PairsAt(model.pairs, self.P, self.Q)
-        self.loss = self.pairs.loss + model.reg * float(np.einsum("n,n->", values, values, dtype=np.float64))
-        self._metric: np.ndarray | None = None
+        self.at = PairsAt(pairs, self.P, self.Q)
+        self.loss = self.at.loss + self.reg * float(np.einsum("n,n->", values, values, dtype=np.float64))
 
     def gradient(self) -> np.ndarray:
-        return self._back(*self.pairs.gradient()) + 2 * self.model.reg * self.values
+        return self._back(*self.at.gradient()) + 2 * self.reg * self.values
 
     def product(self, d: np.ndarray, damping: float) -> np.ndarray:
-        users, items = self.model.split(d)
-        dy = self.pairs.product(self.users.forward(users), self.items.forward(items))
-        return self._back(*dy) + 2 * self.model.reg * d + damping * self.metric() * d
+        dy = self.at.product(self.users.forward(d[: self.n]), self.items.forward(d[self.n :]))
+        return self._back(*dy) + 2 * self.reg * d + damping * self.metric * d
 
     def divide(self, r: np.ndarray) -> np.ndarray:
-        metric = self.metric()
-        return np.divide(r, metric, out=np.zeros_like(r), where=metric > 0)
+        return np.divide(r, self.metric, out=np.zeros_like(r), where=self.metric > 0)
 
+    @cached_property
     def metric(self) -> np.ndarray:
-        if self._metric is None:
-            weight, gram_P, gram_Q = self.model.pairs.weight, self.pairs.gram_P, self.pairs.gram_Q
-            users = self.users.curvature(weight, gram_Q)
-            items = self.items.curvature(np.ones((len(self.Q), 1), weight.dtype), gram_P)
-            self._metric = 2 * (np.concatenate([users, items]) + weight.dtype.type(self.model.reg))
-        return self._metric
+        weight = self.at.pairs.weight
+        users = self.users.curvature(weight, self.at.gram_Q)
+        items = self.items.curvature(np.ones((len(self.Q), 1), weight.dtype), self.at.gram_P)
+        return 2 * (np.concatenate([users, items]) + weight.dtype.type(self.reg))
 
     def _back(self, by_P: np.ndarray, by_Q: np.ndarray) -> np.ndarray:
         return np.concatenate([self.users.backward(by_P), self.items.backward(by_Q)])
-
-
-Point = VectorsAt | TowersAt
 
 
 def _flat(*parts: np.ndarray) -> np.ndarray:
@@ -260,7 +231,3 @@ def _cross(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     for part in in_chunks(lambda rows: left[rows].T @ right[rows], len(left)):
         total += part
     return total
-
-
-def _weighted_squares(rows: np.ndarray, weight: np.ndarray) -> float:
-    return float(np.einsum("rk,rk,rz->", rows, rows, weight, dtype=np.float64, optimize=False))

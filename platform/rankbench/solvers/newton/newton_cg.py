@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -33,13 +34,16 @@ from rankbench.core.params import Fixed, Range, param
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import State
 from rankbench.fitting.context import Context
-from rankbench.fitting.method import METHODS, Iterative
+from rankbench.fitting.method import iterative
 from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.fitting.step import Step, Steps
 from rankbench.fitting.stopping import Stopping
 from rankbench.solvers.als.fit import Counts, converged
 from rankbench.solvers.factorisation.rg import RG2, rg2
-from rankbench.solvers.newton.gauss_newton import PairLoss, Point, Towers, Vectors
+from rankbench.solvers.newton.gauss_newton import PairLoss, Tower, TowersAt, VectorsAt, beside_best_users
+
+Point = VectorsAt | TowersAt
+Model = Callable[[np.ndarray], Point]  # of its parameters
 
 ARMIJO = 1e-4  # the fraction of the predicted slope by which a step must lower the loss
 HALVINGS = 30  # the most in one line search; near the saddle at zero G is almost zero, and d much too long
@@ -83,25 +87,24 @@ def pair_loss(X: sp.csr_array, lam: float, regulariser: str, dtype: type) -> Pai
     return PairLoss(X, rg2(Counts.of(X), RG2(lam=lam, regulariser=regulariser)), dtype)
 
 
-def noise(X: sp.csr_array, p: NewtonParams, seed: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
-    """Draw normal vectors of users (n_users, dim) and items (n_items, dim)."""
-    scale, tables = p.init_scale / np.sqrt(p.embedding_dim), []
-    for name, n in zip(("users", "items"), X.shape, strict=True):
-        drawn = stream(seed, "newton", name).standard_normal((n, p.embedding_dim), np.float32)
-        tables.append((scale * drawn).astype(dtype))
-    return tables[0], tables[1]
+def noise(side: str, n: int, p: NewtonParams, seed: int, dtype: type) -> np.ndarray:
+    """Draw the n normal vectors (n, dim) of a side, "users" or "items"."""
+    drawn = stream(seed, "newton", side).standard_normal((n, p.embedding_dim), np.float32)
+    return (p.init_scale / np.sqrt(p.embedding_dim) * drawn).astype(dtype)
 
 
-def vectors(X: sp.csr_array, p: RG2Newton, seed: int, dtype: type) -> tuple[Vectors, np.ndarray]:
+def vectors(X: sp.csr_array, p: RG2Newton, seed: int, dtype: type) -> tuple[Model, np.ndarray]:
     """The model and its initial parameters: as in rg2, items are random, and users minimise the loss for these items."""
-    model = Vectors(pair_loss(X, p.lam, p.regulariser, dtype), p.embedding_dim)
-    return model, model.start(noise(X, p, seed, dtype)[1])
+    pairs = pair_loss(X, p.lam, p.regulariser, dtype)
+    return partial(VectorsAt, pairs, p.embedding_dim), beside_best_users(pairs, noise("items", X.shape[1], p, seed, dtype))
 
 
-def towers(X: sp.csr_array, p: RG2NewtonMLP, seed: int, dtype: type) -> tuple[Towers, np.ndarray]:
+def towers(X: sp.csr_array, p: RG2NewtonMLP, seed: int, dtype: type) -> tuple[Model, np.ndarray]:
     """The model and its initial parameters."""
-    model = Towers(pair_loss(X, 0.0, "weighted", dtype), p.embedding_dim, p.hidden_dim, p.lam)
-    return model, model.start(*noise(X, p, seed, dtype), stream(seed, "newton", "towers"))
+    sides, rng = [Tower(n, p.embedding_dim, p.hidden_dim) for n in X.shape], stream(seed, "newton", "towers")
+    rows = (noise(side, n, p, seed, dtype) for side, n in zip(("users", "items"), X.shape, strict=True))
+    start = [tower.start(each, rng) for tower, each in zip(sides, rows, strict=True)]
+    return partial(TowersAt, pair_loss(X, 0.0, "weighted", dtype), *sides, p.lam), np.concatenate(start)
 
 
 def conjugate_gradients(
@@ -129,8 +132,9 @@ def conjugate_gradients(
     return x
 
 
+@np.errstate(over="ignore", invalid="ignore")  # no step leads to a loss that is not finite
 def step(
-    at: Callable[[np.ndarray], Point], values: np.ndarray, point: Point, damping: float, p: NewtonParams
+    model: Model, values: np.ndarray, point: Point, damping: float, p: NewtonParams
 ) -> tuple[np.ndarray, Point, float] | None:
     """One iteration from `values`: the new parameters, their point, and the damping; None if no step lowers the loss."""
     g = point.gradient()
@@ -141,7 +145,7 @@ def step(
     for halvings in range(HALVINGS):
         share = 0.5**halvings
         trial = values + share * d
-        candidate = at(trial)
+        candidate = model(trial)
         if candidate.loss < point.loss and candidate.loss <= point.loss + ARMIJO * share * slope:
             break
     else:
@@ -155,7 +159,7 @@ def step(
     return trial, candidate, damping
 
 
-def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begin: State | None = None) -> Steps:
+def newton_cg(model: Model, values: np.ndarray, p: NewtonParams, begin: State | None = None) -> Steps:
     """Minimise from `values`, or from a saved state. The seconds include the line search, which is part of the method. The
     iterations end if no step lowers the loss, or by the tolerance.
 
@@ -165,7 +169,8 @@ def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begi
     if begin:
         number, values, damping = begin.number, begin.arrays["values"], begin.values["damping"]
         seconds, losses = begin.values["seconds"], begin.values["losses"]
-    point = model.at(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        point = model(values)
     if not np.isfinite(point.loss):
         raise NumericalError(f"the loss is {point.loss} at the start ({values.dtype}) with {p}: lower init_scale")
 
@@ -178,7 +183,7 @@ def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begi
     yield Step(number, point.loss, seconds, recommender, state)
     while not converged(losses, p.tolerance):
         began = time.perf_counter()
-        lower = step(model.at, values, point, damping, p)
+        lower = step(model, values, point, damping, p)
         seconds += time.perf_counter() - began
         if lower is None:
             return
@@ -189,13 +194,12 @@ def newton_cg(model: Vectors | Towers, values: np.ndarray, p: NewtonParams, begi
 
 
 def _register(name: str, params: type, build: Callable, title: str, draws_users: bool = False) -> None:
+    about = {"title": title, "source": "Pu et al., ICML 2024, appendix D", "families": ("newton", "rg")}
+
+    @iterative(name, params, seeded=True, folds=False, draws_users=draws_users, **about)
     def steps(X: sp.csr_array, p: Any, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
         with threadpool_limits(1, "blas"):  # `half_step.in_chunks`, which is used here too, explains why
             yield from newton_cg(*build(X, p, seed, np.dtype(dtype).type), p, start)
-
-    about = {"title": title, "source": "Pu et al., ICML 2024, appendix D", "families": ("newton", "rg")}
-    method = Iterative(name=name, params=params, steps=steps, seeded=True, folds=False, draws_users=draws_users, **about)
-    METHODS.add(name, method, __name__)
 
 
 _register("rg2-newton", RG2Newton, vectors, "RG² by Newton-CG: the loss of rg2, with users and items updated together")

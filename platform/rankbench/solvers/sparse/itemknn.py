@@ -23,6 +23,7 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.errors import require
 from rankbench.core.params import Choice, Params, Range, param, used_names
 from rankbench.data.blocks import by_item
 from rankbench.fitting.method import direct
@@ -48,6 +49,11 @@ class ItemKNN(Params):
         "none", "weights of interactions, of which active users have less", Choice("none", "tf-idf", "bm25"),
         lambda p: p.similarity in ("cosine", "asymmetric"),
     )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        finite = self.similarity != "asymmetric" or self.alpha <= 2  # similarities of float32 would overflow
+        require(finite, f"alpha, an exponent of the asymmetric cosine, must be ≤ 2, got {self.alpha}")
 
 
 @direct(

@@ -15,10 +15,10 @@ from typing import Any
 
 from rankbench.core.errors import ClusterError
 from rankbench.fitting.flow import Flow, Lost
-from rankbench.solvers.inverse.linalg import not_positive_definite
-from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Tile, flops, panels
+from rankbench.solvers.inverse.linalg import NotPositiveDefinite
+from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Tile, panels
 from rankbench.solvers.tiled.grid import SMALLEST
-from rankbench.solvers.tiled.kernels import BLOCK, NotPositiveDefinite
+from rankbench.solvers.tiled.kernels import BLOCK
 from rankbench.solvers.tiled.operations import TOGETHER, Change, Count, Read, Write
 from rankbench.solvers.tiled.store import Slots
 
@@ -79,8 +79,7 @@ def spare_panels(n_blocks: int) -> int:
 def invert_on(flow: Flow, store: Slots, gram: Any, progress: Callable[[int, int], None]) -> None:
     """Finish the panels of `store`, whose folder every worker must see. `gram` is a `ShiftedGram`.
 
-    Raises ClusterError if arrays are lost repeatedly, NumericalError if the matrix is not positive definite, and StorageError
-    if the disk fails.
+    Raises ClusterError if arrays are lost repeatedly, NotPositiveDefinite, and StorageError if the disk fails.
     """
     data, losses = flow.put(gram), 0
     while store.finished < len(panels(store.grid.n_blocks)):
@@ -93,9 +92,9 @@ def invert_on(flow: Flow, store: Slots, gram: Any, progress: Callable[[int, int]
             losses = 1 if store.finished > before else losses + 1
             if losses >= LOSSES:
                 raise ClusterError(f"tiles were lost {losses} times in one panel ({lost}); --resume continues") from None
-        except NotPositiveDefinite as error:
+        except NotPositiveDefinite:
             flow.clear()
-            raise not_positive_definite(error.row, store.grid.n, store.grid.dtype) from None
+            raise
     flow.clear()
 
 
@@ -126,7 +125,7 @@ class _Run:
     def go_on(self) -> None:
         grid, store = self.store.grid, self.store
         every = panels(grid.n_blocks)
-        self.done = sum(flops(task, grid.side) for panel in every[: store.finished] for task in panel.tasks())
+        self.done = sum(panel.flops(grid.side) for panel in every[: store.finished])
         for panel in every[store.finished :]:
             while len(self.submitted) > self.ahead or not store.can_reserve(len(panel.tiles)):
                 self._finish()
@@ -183,5 +182,5 @@ class _Run:
         new = [tile for tile in slots if tile not in self.kept]
         self.kept |= set(new[: max(0, self.most - len(self.kept))])
         self._drop_read()
-        self.done += sum(flops(task, self.store.grid.side) for task in panel.tasks())
+        self.done += panel.flops(self.store.grid.side)
         self.progress(round(self.done), self.store.grid.n**3)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from rankbench.core.errors import require
 from rankbench.fitting.method import Shift
+from rankbench.solvers.inverse.shared import shifted_diagonal
 from rankbench.solvers.tiled.grid import Grid
 
 ENTRY = 12  # bytes per interaction in item order: its user, int32, and its position, int64
@@ -18,8 +19,8 @@ ENTRY = 12  # bytes per interaction in item order: its user, int32, and its posi
 class ShiftedGram:
     """G + odds · diag(G) + ridge · I of a 0/1 CSR matrix X (n_users, n_items) with sorted columns, which may be memory-mapped.
 
-    The matrix has the same bits as the one that `inverse.shared.inverse` inverts: its counts are whole numbers, and 1 is added
-    to the diagonal of an item without interactions. Raises ConfigError if the counts are too large for float32.
+    The matrix has the same bits as the one that `inverse.shared.inverse` inverts, because its counts are whole numbers. Raises
+    ConfigError if they are too large for float32.
     """
 
     def __init__(self, X: sp.csr_array, shift: Shift, dtype: np.dtype):
@@ -29,7 +30,7 @@ class ShiftedGram:
             dtype == np.float64 or self.counts.max(initial=0) < 2**24,
             "an item has 2^24 interactions or more, which float32 cannot count: use dtype=float64",
         )
-        self.diagonal = self.counts * (1.0 + shift.odds) + shift.ridge + (self.counts == 0)
+        self.diagonal = shifted_diagonal(self.counts, shift, dtype)
 
     @property
     def pairs(self) -> float:
@@ -48,8 +49,9 @@ class ShiftedGram:
         Of tile (k, k) only the lower triangle is filled. `workspace` is an array of bytes for the interactions of as many items
         at once as fit.
         """
-        blocks = list(range(k, grid.n_blocks) if rows is None else rows)
-        runs = np.array(_runs(blocks), np.int64)
+        blocks = np.array(range(k, grid.n_blocks) if rows is None else rows)
+        ranges = np.split(blocks, np.flatnonzero(np.diff(blocks) > 1) + 1)  # of successive blocks
+        runs = np.array([(each[0], each[-1] + 1) for each in ranges])
         first, last = k * grid.tile, k * grid.tile + grid.side(k)
         capacity = workspace.nbytes // ENTRY
         positions = workspace[: 8 * capacity].view(np.int64)
@@ -67,16 +69,9 @@ class ShiftedGram:
             np.fill_diagonal(grid.view(panel[0], (k, k)), self.diagonal[first:last])
 
 
-def _runs(blocks: Sequence[int]) -> list[tuple[int, int]]:
-    """Ranges (first, last + 1) of successive numbers."""
-    starts = [b for at, b in enumerate(blocks) if at == 0 or blocks[at - 1] != b - 1]
-    stops = [b + 1 for at, b in enumerate(blocks) if at == len(blocks) - 1 or blocks[at + 1] != b + 1]
-    return list(zip(starts, stops, strict=True))
-
-
 @numba.njit(cache=True)
 def count_items(items, n_items):
-    """The number of interactions per item, (n_items,) float64."""
+    """The number of interactions per item, (n_items,) float64. NumPy would first copy memory-mapped `items`, as int64."""
     counts = np.zeros(n_items)
     for s in range(len(items)):
         counts[items[s]] += 1

@@ -52,6 +52,10 @@ class Panel:
         """The tasks, in an order in which they can be executed."""
         return {CHOLESKY: _cholesky, INVERSE: _inverse, PRODUCT: _product}[self.phase](self.k, self.n_blocks)
 
+    def flops(self, side: Callable[[int], int]) -> float:
+        """As the function `flops`, of all tasks."""
+        return sum(flops(task, side) for task in self.tasks())
+
 
 def panels(n_blocks: int) -> list[Panel]:
     """All panels of the inverse, in order."""

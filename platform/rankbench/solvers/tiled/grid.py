@@ -8,11 +8,12 @@ import numpy as np
 
 from rankbench.core.errors import StorageError
 from rankbench.solvers.tiled.graph import HELD, Tile
+from rankbench.solvers.tiled.kernels import BLOCK
 
 STREAM = HELD + 1  # tile buffers beside the panel: those that a task reads, and the next one, which is being filled
-LAPACK_ORDER = 16_384  # largest n for LAPACK, whose potrf crashes in common builds near n = 41,000 (20,000 is known to work)
-SMALLEST = 512  # rows per tile; with fewer rows, reading takes longer than the products
-RESERVE = 8 << 20  # bytes for arrays of counts and the lists of tiles
+# Rows per tile: with fewer, reading takes longer than the products; with more, a killed run would lose too much with its panel.
+SMALLEST, LARGEST = 512, 16_384
+RESERVE = 8 << 20  # bytes for arrays of counts, the lists of tiles, and single blocks of kernels
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,11 @@ class Grid:
         return buffer[: height * width].reshape((height, width), order="F")
 
     def memory(self, least_workspace: int) -> int:
-        """Bytes that the inverse needs: a panel, and the larger of the stream's buffers and the workspace of the Gram."""
-        return self.n_blocks * self.tile_bytes + max(STREAM * self.tile_bytes, least_workspace) + RESERVE
+        """Bytes that the inverse needs: a panel, the larger of the stream's buffers and the workspace of the Gram, and the
+        columns of a tile that a kernel copies.
+        """
+        copied = min(BLOCK, self.tile) * self.tile * self.dtype.itemsize
+        return self.n_blocks * self.tile_bytes + max(STREAM * self.tile_bytes, least_workspace) + copied + RESERVE
 
 
 def choose_grid(n: int, dtype: np.dtype, memory: int, least_workspace: int, tile: int | None = None) -> Grid:
@@ -53,21 +57,15 @@ def choose_grid(n: int, dtype: np.dtype, memory: int, least_workspace: int, tile
 
     Larger tiles reduce reading, which is n³/(2 tile) numbers. Raises StorageError, which states the memory that would suffice.
     """
-    if tile is not None:
-        grid = Grid(n, min(tile, n), dtype)
-        if grid.memory(least_workspace) > memory:
-            raise _too_little(grid, memory, least_workspace)
-        return grid
-    for n_blocks in range(-(-n // LAPACK_ORDER), -(-n // SMALLEST) + 1):
-        grid = Grid(n, -(-n // n_blocks), dtype)
+    n_blocks = range(-(-n // LARGEST), -(-n // SMALLEST) + 1)
+    tiles = [-(-n // blocks) for blocks in n_blocks] if tile is None else [min(tile, n)]
+    grids = [Grid(n, rows, dtype) for rows in tiles]
+    for grid in grids:
         if grid.memory(least_workspace) <= memory:
             return grid
-    raise _too_little(Grid(n, min(n, SMALLEST), dtype), memory, least_workspace)
-
-
-def _too_little(least: Grid, memory: int, least_workspace: int) -> StorageError:
+    least = min(grids, key=lambda grid: grid.memory(least_workspace))
     needed = -(-least.memory(least_workspace) // 10**6)
-    return StorageError(
-        f"the inverse for {least.n:,} items by tiles of {least.tile:,} rows, {least.dtype}, needs {needed:,} MB of memory, "
+    raise StorageError(
+        f"the inverse for {n:,} items by tiles of {least.tile:,} rows, {dtype}, needs {needed:,} MB of memory, "
         f"{memory / 1e6:,.0f} MB are available"
     )

@@ -8,23 +8,23 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench.core.errors import NumericalError, require
+from rankbench.core.errors import require
 from rankbench.fitting.flow import Flow
 from rankbench.fitting.method import Shift
-from rankbench.solvers.inverse.linalg import not_positive_definite
+from rankbench.solvers.inverse.linalg import NotPositiveDefinite, not_positive_definite
 from rankbench.solvers.tiled.flow import cluster_tile, invert_on, spare_panels
 from rankbench.solvers.tiled.gram import ShiftedGram
-from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Task, Tile, flops, panels, steps
+from rankbench.solvers.tiled.graph import CHOLESKY, Panel, Task, Tile, panels, steps
 from rankbench.solvers.tiled.grid import STREAM, choose_grid
-from rankbench.solvers.tiled.kernels import KERNELS, NotPositiveDefinite
 from rankbench.solvers.tiled.matrix import TiledMatrix
+from rankbench.solvers.tiled.operations import Change
 from rankbench.solvers.tiled.store import TileFile
 
 
@@ -68,8 +68,10 @@ def tiled_inverse(
             _run(store, gram, progress)
     except BaseException as error:
         # Tiles that would save a later run no work are not left on the disk.
-        if store is not None and (store.finished == 0 or isinstance(error, NumericalError)):
+        if store is not None and (store.finished == 0 or isinstance(error, NotPositiveDefinite)):
             store.discard()
+        if isinstance(error, NotPositiveDefinite):
+            raise not_positive_definite(error.row, X.shape[1], dtype) from None
         raise
     finally:
         if store is not None:
@@ -87,7 +89,7 @@ def _run(store: TileFile, gram: ShiftedGram, progress: Callable[[int, int], None
         for number, panel in enumerate(panels(grid.n_blocks)):
             if number >= store.finished:
                 _work(panel, store, gram, panel_memory, workspace, reader)
-            done += sum(flops(task, grid.side) for task in panel.tasks())
+            done += panel.flops(grid.side)
             progress(round(done), grid.n**3)
 
 
@@ -104,10 +106,7 @@ def _work(
     buffers = workspace[: STREAM * grid.tile_bytes].view(grid.dtype).reshape(STREAM, -1)
     for task, others in with_tiles(panel, store, buffers, reader):
         operands = [own[tile] if tile in own else others[tile] for tile in task.reads]
-        try:
-            KERNELS[task.op](own[task.out], *operands)
-        except NotPositiveDefinite as error:
-            raise not_positive_definite(panel.k * grid.tile + error.row, grid.n, grid.dtype) from None
+        Change.of(task, grid)(own[task.out], *operands)
     store.replace(own.items())
 
 
@@ -141,12 +140,7 @@ def with_tiles(
                 fetch(buffer_of.pop(tile))
             yield task, held
     finally:
-        # Wait for pending reads, because the caller may reuse the buffers.
-        for _, _, read in pending:
-            read.cancel()
-        for _, _, read in pending:
-            if not read.cancelled():
-                read.exception()
+        wait([read for _, _, read in pending if not read.cancel()])  # because the caller may reuse the buffers
 
 
 def _fingerprint(X: sp.csr_array) -> str:

@@ -45,15 +45,11 @@ class TiledMatrix:
             left, right = max(start, j * self.tile), min(stop, j * self.tile + grid.side(j))
             inside = slice(left - j * self.tile, right - j * self.tile)
             for i in range(grid.n_blocks):
+                stored = self._store.read((max(i, j), min(i, j)), buffer)
+                if i == j:
+                    mirror_upper(stored.T)
                 block = out[i * self.tile : i * self.tile + grid.side(i), left - start : right - start]
-                if i > j:
-                    block[:] = self._store.read((i, j), buffer)[:, inside]
-                elif i < j:
-                    block[:] = self._store.read((j, i), buffer)[inside].T
-                else:
-                    lower = self._store.read((j, j), buffer)
-                    mirror_upper(lower.T)
-                    block[:] = lower[:, inside]
+                block[:] = stored[inside].T if i < j else stored[:, inside]
         return out
 
     def columns_within(self, memory: int) -> int:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankbench.fitting.simulated_pool import Cost
+from rankbench.solvers.inverse.linalg import NotPositiveDefinite
 from rankbench.solvers.tiled.graph import Task, Tile, flops
 from rankbench.solvers.tiled.grid import Grid
-from rankbench.solvers.tiled.kernels import BLOCK, KERNELS, NotPositiveDefinite
+from rankbench.solvers.tiled.kernels import BLOCK, KERNELS
 from rankbench.solvers.tiled.store import read_tile, write_tile
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _IN_TURN = ("cholesky", "invert", "square_t")
 
 @dataclass(frozen=True)
 class Change:
-    """A kernel on a tile. `first` is the tile's first row, because only the driver knows it and errors name a row."""
+    """A kernel on a tile. Raises NotPositiveDefinite, with the row in the matrix; `first` is that of the tile."""
 
     op: str
     first: int

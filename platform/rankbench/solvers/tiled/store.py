@@ -21,7 +21,7 @@ import numpy as np
 
 from rankbench.core.errors import StorageError
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
-from rankbench.solvers.tiled.graph import Tile
+from rankbench.solvers.tiled.graph import Tile, panels
 from rankbench.solvers.tiled.grid import Grid
 
 TILES, STATE, LOCK = "tiles.bin", "panel.json", "lock"
@@ -65,17 +65,17 @@ class Slots:
 
     def commit(self, slots: dict[Tile, int]) -> None:
         """Count the panel whose tiles were written to `slots` as finished."""
-        self._free += [slot for slot in map(self.slot, slots) if slot != EMPTY]
-        self._slots = self._with(slots)
-        del self._reserved[self.finished]
-        self.finished += 1
-
-    def _with(self, slots: dict[Tile, int]) -> list[int]:
-        """The slots of all tiles if those of a panel are replaced."""
         after = list(self._slots)
         for tile, slot in slots.items():
             after[_index(tile)] = slot
-        return after
+        self._save(self.folder, self.finished + 1, after)
+        self._free += [slot for slot in map(self.slot, slots) if slot != EMPTY]
+        self._slots = after
+        del self._reserved[self.finished]
+        self.finished += 1
+
+    def _save(self, folder: Path, finished: int, slots: list[int]) -> None:
+        """State in `folder`, atomically, which slots hold the matrix; of a simulated file, nothing."""
 
 
 def slots_of(grid: Grid, spare: int = 1) -> int:
@@ -114,20 +114,20 @@ class TileFile(Slots):
             # A process that reads the previous matrix keeps its open file.
             path.unlink(missing_ok=True)
             free = shutil.disk_usage(folder).free
-            too_little = StorageError(f"{path}: the tiles need {n_bytes / 1e9:.1f} GB of disk, {free / 1e9:.1f} GB are free")
             try:
                 if n_bytes > free:
-                    raise too_little
+                    raise OSError(errno.ENOSPC, "")
                 with path.open("xb") as file:
                     if hasattr(os, "posix_fallocate"):
                         os.posix_fallocate(file.fileno(), 0, n_bytes)
                     else:  # macOS: the space was there a moment ago, but it is not reserved
                         file.truncate(n_bytes)
-            except (OSError, StorageError) as error:
+            except OSError as error:
                 _discard(folder)
                 lock.close()
-                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                    raise too_little from None
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    sizes = f"the tiles need {n_bytes / 1e9:.1f} GB of disk, {free / 1e9:.1f} GB are free"
+                    raise StorageError(f"{path}: {sizes}") from None
                 raise
         return cls(folder, grid, problem, 0, [EMPTY] * grid.n_tiles, lock)
 
@@ -138,23 +138,13 @@ class TileFile(Slots):
             return None
         lock = _lock(folder) if writes else None
         try:
-            state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-            problem, slots, finished = state["problem"], state["slots"], int(state["finished"])
-            grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
-            known = grid.dtype in (np.float32, np.float64) and len(slots) == grid.n_tiles
-            size = (folder / TILES).stat().st_size if (folder / TILES).exists() else 0
-            most = max(slots_of(grid), size // grid.tile_bytes)
-            if not known or any(type(slot) is not int or not EMPTY <= slot < most for slot in slots):
-                raise ValueError
-        except FileNotFoundError:
+            return cls(folder, *_state_in(folder), lock)
+        except BaseException as error:
             if lock:
                 lock.close()
-            return None
-        except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
-            if lock:
-                lock.close()
-            raise StorageError(f"{folder / STATE}: names invalid tiles; compute the inverse again") from None
-        return cls(folder, grid, problem, finished, slots, lock)
+            if isinstance(error, FileNotFoundError):
+                return None
+            raise
 
     def read(self, tile: Tile, buffer: np.ndarray) -> np.ndarray:
         """Read the tile into `buffer` (tile²,) and return it as an array. Threads may read concurrently."""
@@ -176,11 +166,12 @@ class TileFile(Slots):
             self._lock.seek(0)
             self._lock.write(self.writer)  # as long as the name before it
             self._lock.flush()
+            os.fsync(self._lock.fileno())  # other nodes read it, through a network
 
     def replace(self, tiles: Iterable[tuple[Tile, np.ndarray]]) -> None:
         """Write the tiles of a panel and count it as finished, atomically. Raises StorageError if the disk fails."""
         arrays = dict(tiles)
-        self.release()
+        super().release()
         slots = self.reserve(arrays)
         path = self.folder / TILES
         with disk_errors_are_clear(path):
@@ -188,10 +179,6 @@ class TileFile(Slots):
                 _transfer(os.pwritev, self._file.fileno(), array, slots[tile] * self.grid.tile_bytes, path)
             _flush(self._file.fileno())
         self.commit(slots)
-
-    def commit(self, slots: dict[Tile, int]) -> None:
-        write_json(self.folder / STATE, self._state(self.finished + 1, self._with(slots)))
-        super().commit(slots)
 
     def keep_in(self, folder: Path) -> None:
         """Store the same tiles in `folder` as well. From now on the tiles must not be changed in either folder."""
@@ -204,7 +191,9 @@ class TileFile(Slots):
                 if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
                     raise
                 shutil.copyfile(self.folder / TILES, folder / TILES)
-            write_json(folder / STATE, self._state(self.finished, self._slots))
+                with (folder / TILES).open("r+b") as file:
+                    _flush(file.fileno())
+            self._save(folder, self.finished, self._slots)
 
     def require_own(self) -> None:
         """Raise StorageError if the folder now holds another matrix than the one that is open."""
@@ -220,13 +209,34 @@ class TileFile(Slots):
         """Remove all files, if no later run can continue from them."""
         _discard(self.folder)
 
-    def _state(self, finished: int, slots: list[int]) -> dict[str, Any]:
-        return {"problem": self.problem, "tile": self.grid.tile, "finished": finished, "slots": slots}
+    def _save(self, folder: Path, finished: int, slots: list[int]) -> None:
+        state = {"problem": self.problem, "tile": self.grid.tile, "finished": finished, "slots": slots}
+        write_json(folder / STATE, state)
 
     def close(self) -> None:
         self._file.close()
         if self._lock:
             self._lock.close()
+
+
+def _state_in(folder: Path) -> tuple[Grid, dict[str, Any], int, list[int]]:
+    """What `panel.json` states: grid, problem, number of finished panels and slots. Raises StorageError for what cannot be."""
+    try:
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        problem, slots, finished = state["problem"], state["slots"], int(state["finished"])
+        grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
+        size = (folder / TILES).stat().st_size if (folder / TILES).exists() else 0
+        # A tile has a slot from the panel of its column of L on.
+        least = EMPTY if finished < grid.n_blocks else 0
+        most = max(slots_of(grid), size // grid.tile_bytes)
+        known = grid.dtype in (np.float32, np.float64) and len(slots) == grid.n_tiles
+        if not known or not 0 < finished <= len(panels(grid.n_blocks)):
+            raise ValueError
+        if any(type(slot) is not int or not least <= slot < most for slot in slots):
+            raise ValueError
+    except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
+        raise StorageError(f"{folder / STATE}: names invalid tiles; compute the inverse again") from None
+    return grid, problem, finished, slots
 
 
 def read_tile(folder: Path, slot: int, grid: Grid, tile: Tile) -> np.ndarray:
@@ -279,9 +289,11 @@ def _lock(folder: Path) -> IO:
         lock = (folder / LOCK).open("r+", encoding="ascii")  # not emptied: it may name the writer of another process
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
         lock.close()
-        raise StorageError(f"{folder}: another process writes tiles there; choose another folder") from None
+        busy = isinstance(error, BlockingIOError)
+        why = "another process writes tiles there" if busy else f"cannot be locked ({error.strerror})"
+        raise StorageError(f"{folder}: {why}; choose another folder") from None
     for left_behind in folder.glob(f".tmp-*-{STATE}"):
         left_behind.unlink()
     return lock
