@@ -161,9 +161,10 @@ def test_negatives_of_the_batch_need_memory_for_each_pair():
 
 @pytest.mark.parametrize("sampling", [{"sampler": "in-batch"}, {"shared_negatives": True, "n_negatives": 8192}])
 def test_a_loss_of_sums_over_shared_negatives_has_no_array_of_their_scores(sampling):
+    """AdvInfoNCE, which keeps the slopes of two sums, had 1.33 GB at its peak with negatives of the batch, SL 0.97 GB."""
     size, batch = size_of(3000, 2000, 20_000, 3000), {"batch_size": 8192, **sampling}
     table = memory(job_of("sl-at-k", batch), size)  # it looks for the largest score
-    assert memory(job_of("sl", batch), size) < table / 2
+    assert 1.33e9 < memory(job_of("advinfonce", batch), size) < table / 2
     assert memory(job_of("sl", batch | {"precision": "bfloat16"}), size) > 2e9
     assert memory(job_of("bce", {"model": "neumf", **batch}), size) > 2e9
 

@@ -15,7 +15,7 @@ from rankbench.api.execution import only_card_changes
 from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
 from rankbench.api.record_run import RecordedRun, chosen_metrics, require_cutoffs_within, send, sink_of_runs, write
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, require
 from rankbench.core.plain import whole_number
 from rankbench.core.progress import Progress
 from rankbench.core.public import public
@@ -93,6 +93,8 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     """Measure the lists that options name, keep the record, put it into the table of a sweep and into a leaderboard if they are
     named, and send it to MLflow with `labels`, if they are given.
     """
+    shown = options.leaderboard is None or options.on == "test"
+    require(shown, "--leaderboard: shows what is measured on test; leave out --on")
     card = load_card(options.dataset, environment, only_card_changes(options.params))
     metrics = chosen_metrics(options)
     if labels:
