@@ -141,6 +141,7 @@ def test_what_cannot_be_measured_is_refused(shop, environment, tmp_path):
         (good, {"cutoffs": (10, 20, 50)}, r"^the default of cutoffs: 50 is more than the 6 items of shop"),
         (good, {"on": "valid", "fit_on": "train+valid"}, r"what was fitted on train\+valid cannot be measured on valid"),
         (good, {"on": "train"}, r"on: expected test or valid, got 'train'"),
+        (listed(("e", "x1", 1)), {"on": "valid"}, r"^lists: no list has an item of valid, as if these were fitted on it"),
         (listed(("a", "x3", 1), ("a", "x9", 2)), {}, r"lists: row 1 from 0: item 'x9' is not among the items of shop"),
         (tmp_path / "one.csv", {}, r"one\.csv:4: item 'nothing' is not among the items of shop"),
     ]:
@@ -148,6 +149,14 @@ def test_what_cannot_be_measured_is_refused(shop, environment, tmp_path):
             rb.evaluate(shop, lists, **({"metrics": "ndcg", "cutoffs": 2} | about), environment=environment)
     allowed = rb.evaluate(shop, good[:1], metrics="hit", cutoffs=2, allow_missing=True, environment=environment)
     assert allowed.metrics["hit@2"].mean == 0.25
+    found = rb.evaluate(shop, listed(("e", "x5", 1)), metrics="hit", cutoffs=2, on="valid", environment=environment)
+    assert found.metrics["hit@2"].mean == 1.0
+
+
+def test_lists_without_a_name_have_that_of_their_file(shop, environment, tmp_path):
+    listed(("a", "x3", 1), ("b", "x2", 1)).to_csv(tmp_path / "mine.v2.csv", index=False)
+    found = rb.evaluate(shop, tmp_path / "mine.v2.csv", metrics="hit", cutoffs=2, environment=environment)
+    assert found.method == "mine (foreign lists)"
 
 
 def test_the_preparation_of_data_shows_its_progress(environment, tmp_path):

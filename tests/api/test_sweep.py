@@ -22,6 +22,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
+from rankbench.experiment.job import configure
 from rankbench.experiment.run import run
 from rankbench.fitting.recommenders import score
 from rankbench.schema.stored_sweep import read_sweep
@@ -249,6 +250,21 @@ def test_a_model_of_the_winning_row_can_know_all_parts_or_another_seed(results):
 def test_a_row_that_is_not_there_is_refused(results, words, message):
     with pytest.raises(ConfigError, match=message):
         winner(*words[:2], *(words[2:] or (None,)), results[1])
+
+
+def test_why_a_model_may_be_another_one_than_that_of_the_final_run_is_said(results):
+    won = winner(results[0], "EASE", "my-shop", results[1])
+    assert replace(won, changed=()).warnings(None, "cpu") == []
+    params = configure("bpr", {"epochs": 30, "patience": 3, "schedule": "cosine"}).flat
+    record = replace(won.record, method="bpr", params=params, fit_on="train", iterations=12, device="cuda:0")
+    other = replace(won, record=record, changed=("mine.py",))
+    code, device = other.warnings("train", "cpu")
+    assert code.startswith("mine.py has changed since the sweep")
+    assert device == "the final run was fitted on cuda:0; on cpu, the last digits may differ"
+    said = other.warnings("all", "cuda")
+    assert "valid chose iteration 12 of the final run; a fit of so many is not its beginning" in said[1]
+    constant = replace(record, params=params | {"schedule": "constant"})
+    assert replace(other, record=constant).warnings("all", "cuda") == said[:1]
 
 
 def test_a_row_without_a_finished_final_run_or_with_other_data_is_refused(results):

@@ -45,7 +45,7 @@ def test_a_fit_says_which_parts_it_has_and_why(home, capsys):
         ("popularity", "data.split.protocol=held-out-users"): "fitted on train: the protocol of the split says so",
         ("popularity", "--fit-on", "train"): "fitted on train: --fit-on train",
         ("popularity", "--fit-on", "all"): "fitted on train, valid and test: --fit-on all, so that no part is left to measure",
-        ("bpr", *small, "patience=1"): "fitted on train: valid ended the fit (patience=1) and kept iteration",
+        ("bpr", *small, "patience=1"): "fitted on train: valid chose iteration",
     }.items()):  # fmt: skip
         method, *more = words
         assert _main(["fit", "synthetic", method, *more, "--out", f"m{number}"]) == 0

@@ -95,6 +95,7 @@ def drawing(s, p):
         (lambda s, p: hinge(s, p) / len(s.pos), {}, "rows_twice"),
         (lambda s, p: hinge(s, p) + s.logq[len(s.pos) - 1].mean(), {}, "shared_negatives"),
         (hinge, {"whole_catalogue": True}, "whole_catalogue_is_declared"),
+        (lambda s, p: s.catalogue.logsumexp() - s.pos, {"needs": ("catalogue",)}, "whole_catalogue_is_declared"),
         (hinge, {"over_catalogue": True}, "over_catalogue_is_true"),
         (hinge, {"twin": lambda p: Twin("bpr", ())}, "twins_are_equal"),
         (drawing, {}, "training_is_repeatable"),

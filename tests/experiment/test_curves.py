@@ -9,6 +9,7 @@ import pytest
 
 from rankbench.core.errors import ConfigError
 from rankbench.data.cards import load_card
+from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run as run_job
@@ -52,6 +53,13 @@ def test_a_curve_has_every_iteration_and_ends_at_the_final_metrics(card, environ
     alone = outcome(card, environment, curve=0)
     assert (alone.record.id, alone.record.metrics) == (found.record.id, found.record.metrics)
     assert all("ndcg@10" not in row for row in alone.record.curve)
+
+
+def test_a_curve_without_one_of_its_metrics_ranks_nobody(card, environment, monkeypatch):
+    monkeypatch.setattr("rankbench.experiment.watch.ranked", None)  # a ranking would be a traceback
+    job = Job(card, (configure("ials", {"iterations": 2, "embedding_dim": 8}),), metrics=metric_set(["precision"]), curve=1)
+    (found,) = run_job(job, environment, Execution(1))
+    assert [[*row] for row in found.record.curve] == 2 * [["iteration", "seconds", "loss"]]
 
 
 def test_the_seconds_of_a_fit_that_goes_on_are_those_of_all_its_iterations(card, environment, tmp_path, monkeypatch):

@@ -4,9 +4,10 @@ import math
 
 import pytest
 
+import rankbench.api as rb
 from rankbench.cli import _main
 from rankbench.core.errors import NumericalError
-from rankbench.experiment.divergence import divergence, rate_is_named
+from rankbench.experiment.fit_warnings import divergence, rate_is_named
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -46,6 +47,15 @@ def test_scores_that_are_no_numbers_begin_with_the_rate_of_a_method_that_has_one
     assert str(caught.value) == expected
     with pytest.raises(NumericalError, match="raise lam"), rate_is_named({"lam": 3}):
         raise NumericalError("FactorRecommender: a score is not a number; raise lam, or use float64")
+
+
+def test_a_fit_names_the_rate_as_a_run_does(environment, monkeypatch):
+    def broken(self, model, metric):
+        raise NumericalError("FactorRecommender: a score is not a number; use float64")
+
+    monkeypatch.setattr("rankbench.experiment.watch.ValidationSet.__call__", broken)
+    with pytest.raises(NumericalError, match=r"a score is not a number: learning_rate=0\.5 is probably too high"):
+        rb.fit("synthetic", "bpr", environment=environment, progress=False, learning_rate=0.5, epochs=1, n_negatives=1)
 
 
 def test_a_run_warns_of_a_loss_that_grows_and_ends_at_one_that_is_not_finite(capsys):

@@ -79,6 +79,34 @@ def test_a_saved_matrix_outlives_the_file_it_came_from(card, environment, tmp_pa
         load(tmp_path / "kept")
 
 
+def test_a_model_says_that_valid_chose_its_iteration_only_where_it_did(card, environment):
+    small = {"embedding_dim": 2, "iterations": 3, "environment": environment, "progress": False}
+    whole, ended = (rb.fit(card, "ials", patience=patience, **small) for patience in (0, 1))
+    assert whole.iterations is None and whole.facts["fitted on"] == "train and valid of shop, seed 0"
+    assert f"valid chose iteration {ended.iterations}" in repr(ended) and ended.iterations >= 1
+
+
+class Pair:
+    """A crew of two."""
+
+    workers = 2
+
+    def start(self, member, *arguments):
+        raise AssertionError("nothing is fitted")
+
+
+@pytest.mark.parametrize(
+    ("execution", "message"),
+    [
+        (Execution(device="cuda"), "execution: ials runs only on CPUs; leave out device=cuda"),
+        (Execution(crew=Pair()), "workers=2: ials is fitted by one worker only, because it is not trained by gradient steps"),
+    ],
+)
+def test_what_a_fit_would_not_use_is_refused(card, environment, execution, message):
+    with pytest.raises(ConfigError, match=message):
+        rb.fit(card, "ials", environment=environment, execution=execution)
+
+
 def test_a_model_is_not_saved_with_the_matrix_of_another(card, environment, tmp_path):
     execution = Execution(spill=NothingFits(tmp_path / "spill", 0))
     one = rb.fit(card, "ease", environment=environment, execution=execution, lam=10)

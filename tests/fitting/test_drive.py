@@ -189,3 +189,5 @@ def test_time_spent_by_the_caller_and_on_evaluation_is_no_time_of_the_fit(monkey
     clock = itertools.count(0.0, 1.0)  # every look at the clock takes a second
     monkeypatch.setattr("rankbench.fitting.drive.time.perf_counter", lambda: next(clock))
     assert result_of(drive(counting(), 5)).paused == 5.0
+    last = Validation(scripted([0.0] * 4), Stopping(5, eval_every=2))
+    assert result_of(drive(counting(ends_after=3), 9, last)).paused == 4.0  # once more at the end

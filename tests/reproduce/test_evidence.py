@@ -104,6 +104,13 @@ def test_a_parameter_that_is_newer_than_the_line_had_its_default(method, given, 
     assert not same_params(config, older | {name: "another" for name in given})
 
 
+def test_a_parameter_that_the_fit_does_not_read_may_have_any_value():
+    config = configure("aatp", {"objective": "catalogue"})
+    stored = used_params(config)
+    assert "beta_lr" not in stored and same_params(config, stored | {"beta_lr": 0.1})
+    assert not same_params(configure("aatp", {"objective": "catalogue", "threshold": "learned"}), stored | {"beta_lr": 0.1})
+
+
 def test_what_people_leave_in_a_store_is_named_and_the_rest_is_read(tmp_path):
     evidence = Evidence(tmp_path)
     for seed in (0, 1):

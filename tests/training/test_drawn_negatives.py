@@ -9,6 +9,7 @@ from fits import DIM, N_ITEMS, N_USERS, interactions, of_each_row, params
 from numpy.testing import assert_allclose
 from torch.nn.functional import normalize
 
+from rankbench.experiment.job import configure
 from rankbench.losses.spec import Ragged, Scores, Sizes, registered
 from rankbench.training.batches import Batch, Rows
 from rankbench.training.drawn_negatives import SharedScores
@@ -120,24 +121,14 @@ def test_a_loss_of_a_batch_is_that_of_its_definition(name, sampling, dtype):
         assert_allclose(one, other, **TOLERANCE[dtype])
 
 
-SUMS = [
-    ("sl", "shared"),
-    ("psl", "shared"),
-    ("bsl", "in-batch"),
-    ("bce", "shared"),
-    ("llpauc", "shared"),
-    ("recall-at-k", "in-batch"),
-    ("advinfonce", "shared"),
-    ("sl", "shared, of others"),
-    ("psl", "shared, of others"),
-    ("bce", "shared, of others"),
-    ("llpauc", "shared, of others"),
-    ("recall-at-k", "shared, of others"),
-    ("advinfonce", "shared, of others"),
-]
+def sums_negatives(name):
+    """What an estimate of memory goes by."""
+    config = configure(name, {"shared_negatives": True})
+    return config.spec.sums_negatives(config.params)
 
 
-@pytest.mark.parametrize(("name", "sampling"), SUMS)
+@pytest.mark.parametrize("sampling", ["shared", "shared, of others", "in-batch"])
+@pytest.mark.parametrize("name", sorted({"psl", "recall-at-k", *filter(sums_negatives, LOSSES)}))
 def test_sums_that_a_kernel_has_build_no_array_of_scores(name, sampling, monkeypatch):
     X, loss, p = interactions(), registered().get(name), params(name).loss
     batch = drawn_batch(X, sampling)
@@ -149,6 +140,15 @@ def test_sums_that_a_kernel_has_build_no_array_of_scores(name, sampling, monkeyp
     loss.function(s, p, *((state,) if state else ())).sum().backward()
     with pytest.raises(TypeError):
         s.neg  # noqa: B018
+
+
+@pytest.mark.parametrize("sampling", sorted({*SAMPLING} - {"own"}))
+def test_the_mean_of_a_function_is_that_of_the_scores_of_each_row(sampling):
+    X, loss = interactions(), registered().get("sl")
+    batch, (U, V) = drawn_batch(X, sampling), tables(torch.float64)
+    s = scores_of(loss, batch, Rows(U, None), Rows(V, None), X, V.detach())
+    expected = defined(loss, batch, U, V, X, 1.0).neg.exp().mean(dim=1)
+    assert_allclose(s.others.mean(torch.exp).detach(), expected.detach(), **TOLERANCE[torch.float64])
 
 
 @pytest.mark.parametrize("name", ["sl", "psl", "bce", "ccl", "mse", "llpauc", "recall-at-k", "advinfonce"])

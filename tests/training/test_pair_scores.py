@@ -49,6 +49,7 @@ def test_the_losses_that_need_more_than_scores_of_pairs_are_refused_and_no_other
         ("infonce", {}, "scores pairs: it has no cosine; use similarity=dot"),
         ("bpr", {"similarity": "cosine"}, "scores pairs: it has no cosine; use similarity=dot"),
         ("bce", {"objective": "catalogue"}, "scores pairs: objective=catalogue needs products of vectors"),
+        ("bpr", {"rank_by": "dot"}, "scores pairs: rank_by=dot needs products of vectors"),
         ("bpr", {"temperature": 0.5}, "scores pairs: temperature and precision are those of products"),
         ("bpr", {"precision": "bfloat16"}, "scores pairs: temperature and precision are those of products"),
         ("bpr", {"network": "he", "gmf_dim": 64}, "bpr: network=he needs 0 < gmf_dim < embedding_dim, got 64 and 64"),

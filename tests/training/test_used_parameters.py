@@ -4,15 +4,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from rankbench.contracts.encoders import built
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.fit import fit
 from rankbench.experiment.job import configure
+from rankbench.models.spec import registered as encoders
 
 SMALL = {"embedding_dim": 4, "epochs": 2, "batch_size": 32, "n_negatives": 3, "patience": 0}
 ALTERNATIVES = {
     "users_per_step": 7, "popularity_power": 0.5, "decay": "batch", "init_scale": 0.5, "eval_every": 3, "stop_metric": "ndcg@5",
     "batch_size": 16, "n_negatives": 5, "shared_negatives": True, "cg_steps": 5,
-    "subspace_dim": 32, "beta": 0.7, "tau": 0.7,
+    "subspace_dim": 32, "beta": 0.7, "tau": 0.7, "margin": 0.2, "beta_lr": 0.5, "threshold": "learned", "T_beta": 1,
+    "n_positives": 2,
 }  # fmt: skip
 
 
@@ -33,6 +36,13 @@ def vectors(method, values):
         ("opauc", {}, {"tau"}),
         ("opauc", {"form": "kl"}, {"beta"}),
         ("ials", {}, {"cg_steps", "subspace_dim"}),
+        ("uib", {}, {"margin"}),
+        ("talos", {}, {"threshold"}),
+        ("talos", {"objective": "catalogue"}, {"beta_lr"}),
+        ("aatp", {}, {"threshold"}),
+        ("aatp", {"objective": "catalogue"}, {"beta_lr"}),
+        ("sl-at-k", {"objective": "catalogue"}, {"T_beta"}),
+        ("debiased-mse", {"objective": "catalogue"}, {"n_positives"}),
     ],
 )
 def test_an_unused_parameter_changes_no_bit(method, changes, unused):
@@ -43,6 +53,23 @@ def test_an_unused_parameter_changes_no_bit(method, changes, unused):
     before = vectors(method, given)
     for name in unused:
         np.testing.assert_array_equal(vectors(method, given | {name: ALTERNATIVES[name]}), before, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "name"),
+    [
+        ("uib", {"phi": "hinge", "init_scale": 1.0}, "margin"),
+        ("talos", {}, "beta_lr"),
+        ("talos", {"objective": "catalogue"}, "threshold"),
+        ("talos", {"objective": "catalogue", "threshold": "learned"}, "beta_lr"),
+        ("sl-at-k", {}, "T_beta"),
+        ("debiased-mse", {}, "n_positives"),
+    ],
+)
+def test_what_depends_on_the_objective_is_used_where_it_changes_the_fit(method, changes, name):
+    given = SMALL | changes
+    assert name in configure(method, given).used
+    assert (vectors(method, given) != vectors(method, given | {name: ALTERNATIVES[name]})).any()
 
 
 @pytest.mark.parametrize(
@@ -71,6 +98,11 @@ def test_a_parameter_is_used_where_another_one_calls_for_it(changes, used):
             "sampler=popularity: this loss needs uniform-all, because it subtracts",
         ),
         ("sl", {"precision": "bfloat16"}, "precision=bfloat16: model=mf with own negatives has no product that it is for"),
+        ("sl", {"model": "xsimgcl", "precision": "bfloat16"}, "precision=bfloat16: model=xsimgcl with own negatives has no"),
+        *(
+            (name, {"precision": "bfloat16"}, "precision=bfloat16: model=mf with sums over the catalogue has no product")
+            for name in ("rg2-sgd", "rgx-sgd", "recall-at-k-catalogue")
+        ),
     ],
 )
 def test_what_a_fit_would_ignore_without_a_word_is_refused(method, changes, problem):
@@ -84,9 +116,25 @@ def test_what_a_fit_would_ignore_without_a_word_is_refused(method, changes, prob
         ("softmax", {"sampler": "uniform-all"}),
         ("sampled-softmax", {"sampler": "in-batch", "precision": "bfloat16"}),
         ("sl", {"shared_negatives": True, "precision": "bfloat16"}),
-        ("sl", {"model": "lightgcn", "precision": "bfloat16"}),
+        *((name, {"model": "lightgcn", "precision": "bfloat16"}) for name in ("sl", "rg2-sgd")),
         ("softmax", {"precision": "bfloat16"}),
     ],
 )
 def test_what_a_fit_reads_is_not_refused(method, changes):
     configure(method, changes)
+
+
+def test_rows_of_16_bits_are_refused_where_no_kernel_reads_them():
+    values = SMALL | {"model": "lightgcn", "precision": "bfloat16"}
+    with pytest.raises(
+        ConfigError, match="precision=bfloat16: model=lightgcn reads rows of 16 bits with one worker on the CPU"
+    ):
+        vectors("cml", values)  # whose vectors are kept in a ball
+    with pytest.raises(ConfigError, match="fitted by one worker only, because precision=bfloat16 is that of the rows"):
+        configure("bpr", values).require_workers(2, "workers=2")
+    configure("bpr", values | {"shared_negatives": True}).require_workers(2, "workers=2")
+
+
+@pytest.mark.parametrize("encoder", encoders(), ids=lambda encoder: encoder.name)
+def test_an_encoder_with_a_polynomial_declares_that_its_rows_may_be_short(encoder):
+    assert encoder.short_rows == (built(encoder).polynomial is not None)

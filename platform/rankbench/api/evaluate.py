@@ -15,7 +15,7 @@ from rankbench.api.execution import only_card_changes
 from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
 from rankbench.api.record_run import RecordedRun, chosen_metrics, require_cutoffs_within, send, sink_of_runs, write
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, require
 from rankbench.core.plain import whole_number
 from rankbench.core.progress import Progress
 from rankbench.core.public import public
@@ -59,11 +59,11 @@ def evaluate(
     there are both, the rank orders a list; of items with equal scores, the one with the lower id goes first, as in our own
     rankings. Items of a user's history are left out before lists are cut. A measured user without a list counts as 0; with
     `allow_missing`, more than half of them may. `fit_on` says what the other program was fitted on: for test, by default what
-    the protocol says. What was done with users and items is in `notes` of the result. `progress` is that of `fit`, while the
-    dataset is prepared.
+    the protocol says. `name` is by default that of the file. What was done with users and items is in `notes` of the result.
+    `progress` is that of `fit`, while the dataset is prepared.
 
     Raises DataError, with the file and row, for lists that cannot be used, and ConfigError for a metric such as auc that needs
-    the scores of all items.
+    the scores of all items, and on valid for lists without any of its items, which were probably fitted on it.
     """
     environment = environment or Environment.from_env()
     card = card_of(dataset, environment)
@@ -76,7 +76,7 @@ def evaluate(
     require_within(wanted, len(data.items), data.name, argument_of(wanted.k, words, chosen))
     about: dict[str, Any] = {"on": on, "fit_on": fit_on, "seed": whole_number("seed", seed), "allow_missing": allow_missing}
     with pinned(available_cpus()):
-        record, columns, ids = measure_lists(lists_of(lists), data, wanted, name or "lists", **about)
+        record, columns, ids = measure_lists(lists_of(lists), data, wanted, name or _name_of(lists), **about)
     assert record.lists is not None
     return Evaluation(
         {name: Interval(each.mean, each.low, each.high) for name, each in record.metrics.items()},
@@ -93,12 +93,14 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     """Measure the lists that options name, keep the record, put it into the table of a sweep and into a leaderboard if they are
     named, and send it to MLflow with `labels`, if they are given.
     """
+    shown = options.leaderboard is None or options.on == "test"
+    require(shown, "--leaderboard: shows what is measured on test; leave out --on")
     card = load_card(options.dataset, environment, only_card_changes(options.params))
     metrics = chosen_metrics(options)
     if labels:
         tracking_uri(environment)  # what is wrong with it is said before the measurement
     environment.require_writable_runs()
-    name = options.name or Path(options.lists).name.partition(".")[0]
+    name = options.name or _name_of(options.lists)
     about: dict[str, Any] = {each: getattr(options, each) for each in ("on", "fit_on", "seed", "allow_missing", "seconds")}
     board = Leaderboard(options.leaderboard) if options.leaderboard else None
     with phase_progress() as progress:
@@ -127,6 +129,11 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     if labels:
         send(sink_of_runs(environment, labels), record, folder, f"{card.name} {record.arm}", ())
     return RecordedRun(record, folder, kept=False)
+
+
+def _name_of(lists: Any) -> str:
+    """The name of lists that have no other: that of their file."""
+    return Path(lists).name.partition(".")[0] if isinstance(lists, str | Path) else "lists"
 
 
 def _as_option(argument: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -15,10 +16,13 @@ from rankbench.core.progress import Progress
 from rankbench.core.public import public
 from rankbench.data.blocks import union
 from rankbench.experiment.execution import Execution, require_device
+from rankbench.experiment.fit_warnings import fit_warnings
 from rankbench.experiment.fitted_model import Model
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.model_files import FittedOn, Part
 from rankbench.experiment.run import load_and_fit
+
+log = logging.getLogger(__name__)
 
 
 @public
@@ -47,18 +51,22 @@ def fit(
     `progress(phase, done, total)` is called instead. `execution` says how the fit is computed: by default in this process,
     without saving anything. With `workers`, so many processes of this machine, or of the cluster that RAY_ADDRESS names, make
     gradient steps together: the model is that of one worker, up to rounding. A model whose matrix did not fit into memory reads
-    the folder of `execution.spill`.
+    the folder of `execution.spill`. What should be known of the fit, such as a loss that grew, is a warning of the log.
 
     Raises ConfigError for an unknown name, parameter or value, DataError for data that are not available or not readable,
     NumericalError if the method breaks down, and StorageError if memory or disk do not suffice.
     """
     workers = whole_number("workers", workers, 1)
     require(workers == 1 or execution is None, "workers: leave it out if execution is given, which has a crew")
-    require_device(execution.device if execution else "cpu")
     seed = whole_number("seed", seed)
     environment = environment or Environment.from_env()
     config = configure(method, plain(params))
-    config.require_workers(workers, f"workers={workers}")
+    if execution:
+        alone = f"execution: {method} runs only on CPUs; leave out device={execution.device}"
+        require(execution.device.startswith("cpu") or config.spec.on_device, alone)
+        require_device(execution.device)
+    processes = execution.workers if execution else workers
+    config.require_workers(processes, f"workers={processes}")
     card = card_of(dataset, environment, plain(dict(changes or {})))
     config.require_end(fit_on, f"fit_on={fit_on}")
     part = fit_on or config.part_to_fit(card)
@@ -66,9 +74,11 @@ def fit(
     with crew_of(workers) as crew, fit_display(progress) as (on_progress, on_curve):
         execution = Execution(crew=crew) if crew else execution
         data, fitted = load_and_fit(job, environment, execution, on_progress, on_curve)
+    for warning in fit_warnings(method, config.flat, fitted.curve, fitted.iterations):
+        log.warning(warning)
     history = union(data.split.fit_matrix(part), data.split.valid_history, data.split.test_history)
     about: FittedOn = {"card": card.reference, "changes": card.changes, "name": data.name, "fingerprint": data.fingerprint}
     if data.split.excluded is not None:
         about["self_excluded"] = True
-    fitted_on = about, part, seed, data.users, data.items, history, fitted.iterations
+    fitted_on = about, part, seed, data.users, data.items, history, fitted.iterations if config.stopping else None
     return Model(fitted.models[0], method, config.flat, *fitted_on)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from rankbench.schema.find import find
 from rankbench.sweeps.reuse import changed_code
 from rankbench.tracking.record import RunRecord
 
+log = logging.getLogger(__name__)
+
 
 @public
 def fit_from(
@@ -44,7 +47,7 @@ def fit_from(
     the arm. `dataset` names one if the sweep has several. `fit_on`: by default the parts of the final run; with "all", the
     model knows the test part, too, and cannot be measured any more. If valid ended the final fit, and is now fitted itself,
     the fit ends after the same number of iterations. `seed`: by default that of the first final run. `progress`, `execution`
-    and `workers` are those of `fit`.
+    and `workers` are those of `fit`. Why the model may be another one than that of the final run is a warning of the log.
 
     Raises ConfigError if there is no such sweep, row or dataset, if the sweep is not finished, and if its data have changed;
     otherwise as `fit`.
@@ -52,6 +55,8 @@ def fit_from(
     environment = environment or Environment.from_env()
     with fit_display(progress) as (on_progress, _):
         won = winner(sweep, row, dataset, environment, on_progress)
+    for warning in won.warnings(fit_on, execution.device if execution else "cpu"):
+        log.warning(warning)
     how: dict[str, Any] = {"environment": environment, "progress": progress, "execution": execution, "workers": workers}
     return fit(won.data, won.record.method, **won.arguments(fit_on, seed), **how)
 
@@ -72,6 +77,17 @@ class Winner:
         """The setting for a fit on `fit_on`, by default on the parts of the final run."""
         config = configure(self.record.method, self.record.params, f"{self.sweep}: {self.record.arm}")
         return config if (fit_on or self.record.fit_on) == "train" else config.without_valid(self.record.iterations)
+
+    def warnings(self, fit_on: str | None, device: str) -> list[str]:
+        """Why the model of a fit on `fit_on`, on a device, may be another one than that of the final run."""
+        record, config, won = self.record, self.config(fit_on), self.config("train")
+        found = [f"{name} has changed since the sweep, so that the model may be another one" for name in self.changed]
+        if record.device.partition(":")[0] != device.partition(":")[0]:
+            found.append(f"the final run was fitted on {record.device}; on {device}, the last digits may differ")
+        if config != won and not won.spec.nested(won.params):
+            what = f"valid chose iteration {record.iterations} of the final run"
+            found.append(f"{what}; a fit of so many is not its beginning, because the learning rate depends on their number")
+        return found
 
     def arguments(self, fit_on: str | None, seed: int | None) -> dict[str, Any]:
         """The arguments of `fit` beside dataset and method."""

@@ -102,7 +102,8 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
         if options.memory and record.peak_memory_bytes > memory_bytes(options):
             peak = record.peak_memory_bytes / 1e9
             err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {options.memory}")
-        for problem in (record.interval_warning(), *fit_warnings(record)):
+        found = fit_warnings(record.method, record.params, record.curve, record.iterations)
+        for problem in (record.interval_warning(), *found):
             if problem:
                 err.print(f"warning: {problem}")
         if execution.checkpoints:

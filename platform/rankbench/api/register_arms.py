@@ -51,10 +51,9 @@ def register_arms(
         about |= {metric_key(record.measured_on, each): number(record.metrics[each].mean) for each in row.cells}
         about |= {VERDICT: verdict} if (verdict := verdict_of(table, row)) else {}
         try:
-            execution = Execution(device=experiment.resources.device)
             model = fit_from(
                 Results(stored.folder, stored), row.arm, dataset=row.dataset, environment=environment, progress=False,
-                execution=execution,
+                execution=Execution(device=record.device),
             )  # fmt: skip
             with TemporaryDirectory(prefix="rankbench-") as scratch:
                 model.save(folder := Path(scratch) / "model")

@@ -97,10 +97,8 @@ def _of_winner(options: ModelOptions, environment: Environment) -> PlannedFit:
     with phase_progress() as progress:
         won = winner(*options.source, options.dataset, environment, progress)
     require(options.dtype in (None, won.record.dtype), f"--dtype: the final run has {won.record.dtype}; leave it out")
-    for name in won.changed:
-        err.print(f"warning: {name} has changed since the sweep, so that the model may be another one")
-    if won.record.device.partition(":")[0] != options.device:
-        err.print(f"warning: the final run was fitted on {won.record.device}; on {options.device}, the last digits may differ")
+    for warning in won.warnings(options.fit_on, options.device):
+        err.print(f"warning: {warning}")
     return PlannedFit(won.config(options.fit_on), won.data, won.arguments(options.fit_on, options.seed), {}, won)
 
 
@@ -123,7 +121,9 @@ def _why(model: Model, chosen: MethodConfig, fit_on: str | None) -> str:
         return f"--fit-on {fit_on}"
     if chosen.stopping is None:
         return "the protocol of the split says so"
-    kept = "" if model.iterations is None else f" and kept iteration {model.iterations}"
+    why = f"valid chose iteration {model.iterations} (patience={chosen.stopping.patience})"
+    if not chosen.spec.nested(chosen.params):
+        return why
     fixed = " ".join(f"{name}={value}" for name, value in chosen.without_valid(model.iterations).flat.items()
                      if value != chosen.flat[name])  # fmt: skip
-    return f"valid ended the fit (patience={chosen.stopping.patience}){kept}; to use more, add --fit-on all {fixed}"
+    return f"{why}; to use more, add --fit-on all {fixed}"

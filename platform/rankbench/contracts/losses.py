@@ -244,21 +244,26 @@ def refused(loss: Loss, encoder: Encoder) -> str:
 
 
 @CONTRACT.check(
-    "`whole_catalogue` is declared if and only if the loss asks for the scores of the whole catalogue",
-    "set whole_catalogue=True if the loss calls s.catalogue.of_all, and leave it out otherwise",
+    "`whole_catalogue` and `by_products` are declared if and only if the loss asks the catalogue for scores or products",
+    "set whole_catalogue=True if the loss calls s.catalogue.of_all, by_products=True if it calls this or s.catalogue.logsumexp",
 )
 def whole_catalogue_is_declared(loss: Loss) -> None:
-    p, asked = loss.params(), list[bool]()
+    p, asked = loss.params(), set[str]()
     s = batch(loss, p)
 
     class Asked(ScoreTable):
         def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-            asked.append(True)
+            asked.add("of_all")
             return super().of_all(function)
+
+        def logsumexp(self, tau: float = 1.0) -> Tensor:
+            asked.add("logsumexp")
+            return super().logsumexp(tau)
 
     assert isinstance(s.catalogue, ScoreTable)
     value(loss, dataclasses.replace(s, catalogue=Asked(s.catalogue.values)), p)
-    expect(bool(asked) == loss.whole_catalogue, f"whole_catalogue={loss.whole_catalogue}, but asked: {bool(asked)}")
+    for name, calls in (("whole_catalogue", {"of_all"}), ("by_products", {"of_all", "logsumexp"})):
+        expect(bool(asked & calls) == getattr(loss, name), f"{name}={getattr(loss, name)}, but called: {sorted(asked & calls)}")
 
 
 @CONTRACT.check(

@@ -88,20 +88,23 @@ def param(
     search: Range | Choice | Fixed | None = None,
     used: Callable[[Any], bool] | None = None,
     late: Mapping[str, str] | None = None,
+    rests: bool = False,
     **bounds: float,
 ) -> Any:
     """Return a parameter field with its default, its description, the values that its papers search, and its bounds.
 
     `used(p)` says whether a fit with the parameters `p` reads this one; without it, every fit does. `late` is for the number of
-    the epoch in which a part of the method begins: what a shorter fit lacks, by the objective of training. The bounds `gt`,
-    `ge`, `lt` and `le` mean the same as in pydantic. The description states them, and `Params` checks them.
+    the epoch in which a part of the method begins: what a shorter fit lacks, by the objective of training. With `rests`, the
+    model is not trained in that epoch, and meets the part in the next one. The bounds `gt`, `ge`, `lt` and `le` mean the same
+    as in pydantic. The description states them, and `Params` checks them.
     """
     known = search is None or isinstance(search, Range | Choice | Fixed)
     require(known, f"param: the values to search are Range(low, high), Choice(a, b) or Fixed(a), got {shown(search)}")
     head, semicolon, rest = help.partition(";")
     described = f"{head}, {_interval(bounds)}{semicolon}{rest}" if bounds else help
-    about = {"help": described, "search": "" if search is None else str(search), "values": search}
-    return dataclasses.field(default=default, metadata=about | {"bounds": bounds, "used": used, "late": late or {}})
+    about: dict[str, Any] = {"help": described, "search": "" if search is None else str(search), "values": search}
+    about |= {"bounds": bounds, "used": used, "late": late or {}, "rests": rests}
+    return dataclasses.field(default=default, metadata=about)
 
 
 @dataclasses.dataclass(frozen=True)

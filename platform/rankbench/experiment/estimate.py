@@ -203,7 +203,7 @@ def _trained(config: MethodConfig, size: Size, cpus: int, dtype: str) -> float:
     rows, in_batch = min(p.batch_size, size.interactions), p.sampler == "in-batch"
     batches = math.ceil(size.interactions / rows)
     full = "catalogue" in needs
-    negative = CATALOGUE if p.shared_negatives or in_batch else NEGATIVE
+    negative = CATALOGUE if p.shares_negatives else NEGATIVE
     score = size.items * CATALOGUE if full else _negatives(config, rows) * negative
     if "all_positives" in needs:
         score += size.pairs / size.interactions * POSITIVE
@@ -311,8 +311,14 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
         # Vectors and layers of each pair, and their gradients: an upper bound of what was measured.
         pairs = _pairs(config, rows) + rows * positives
         network = pairs * (16 * p.embedding_dim + 4 * work / p.embedding_dim) * itemsize
-    scores = rows * (_negatives(config, rows) * (8 + 10 * itemsize) + positives * 48)
-    return int(scores + network) + propagated + 24 * size.interactions
+    compared = float(rows * _negatives(config, rows))
+    if method.sums_negatives(config.params):
+        # The slopes that two sums keep, and the items that replace those of the row's user among the negatives.
+        own = 0.0 if p.sampler == "in-batch" else size.pairs / max(1, size.interactions * size.items)
+        negatives = 2 * min(compared * itemsize, 1 << 28) + 100 * own * compared
+    else:
+        negatives = compared * (8 + 10 * itemsize)
+    return int(negatives + rows * positives * 48 + network) + propagated + 24 * size.interactions
 
 
 def _width(dtype: str) -> float:

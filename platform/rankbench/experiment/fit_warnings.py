@@ -1,25 +1,62 @@
-"""What a user should know of a fit that has ended: its loss grew, or a part of its method never began."""
+"""What a user should know of a fit: its loss grew, its scores are no numbers, or a part of its method never began.
+
+The loss of a fit by gradient steps grows, and its scores are no numbers, where the learning rate is too high.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from rankbench.experiment.divergence import divergence
+from rankbench.core.errors import NumericalError
 from rankbench.experiment.methods import method
-from rankbench.tracking.record import RunRecord
+from rankbench.fitting.drive import Row
+
+RATE = "learning_rate"
+GROWTH = 0.1  # of the size of the first loss; less may be noise
+ROUNDS = 3  # number of last iterations, none of which may be lower than the first
 
 
-def fit_warnings(record: RunRecord) -> list[str]:
-    """Return a sentence for each of them."""
-    found = divergence(record.curve, record.params), unstarted(record.method, record.params, record.iterations)
-    return [each for each in found if each]
+def fit_warnings(name: str, params: Mapping[str, Any], curve: Sequence[Row], iterations: int | None) -> list[str]:
+    """Return a sentence for each of them, for a fit of the method called `name` whose model is that of so many iterations."""
+    return [each for each in (divergence(curve, params), unstarted(name, params, iterations)) if each]
+
+
+def divergence(curve: Sequence[Row], params: Mapping[str, Any]) -> str | None:
+    """Return a sentence on a fit whose loss rose and stayed higher than after its first iteration; None for any other.
+
+    Some losses weight or choose their negatives anew in each epoch, and may rise while the ranking improves: hence "may".
+    """
+    losses = [row["loss"] for row in curve if math.isfinite(row.get("loss", math.nan))]
+    if RATE not in params or len(losses) <= ROUNDS:
+        return None
+    first, last, rate = losses[0], losses[-1], params[RATE]
+    if min(losses[-ROUNDS:]) <= first + GROWTH * abs(first):
+        return None
+    advice = f"{RATE}={rate:g} may be too high; try {RATE}={rate / 10:g}"
+    return f"the loss rose from {first:.4g} to {last:.4g} in {len(losses)} epochs: {advice}"
 
 
 def unstarted(name: str, params: Mapping[str, Any], iterations: int | None) -> str | None:
-    """Return a sentence if the measured model is from an epoch before the first in which a part of the method works."""
+    """Return a sentence if the model is from an epoch before the first in which a part of the method works."""
     for field in method(name).fields():
         late, first = field.metadata.get("late", {}).get(params.get("objective")), params.get(field.name)
-        if late and first is not None and iterations is not None and first > iterations:
-            return f"{field.name}={first}, but the measured model is that of epoch {iterations}: {late}"
+        if late and first is not None and iterations is not None and first + field.metadata["rests"] > iterations:
+            return f"{field.name}={first}, but the model is that of epoch {iterations}: {late}"
     return None
+
+
+@contextmanager
+def rate_is_named(params: Mapping[str, Any]) -> Iterator[None]:
+    """Name the learning rate in a NumericalError of a fit that has one. Too long vectors may be found by their loss or, before
+    the next one is known, by their scores.
+    """
+    try:
+        yield
+    except NumericalError as error:
+        if RATE not in params or RATE in str(error):
+            raise
+        rate, what = params[RATE], str(error).partition(";")[0]
+        raise NumericalError(f"{what}: {RATE}={rate:g} is probably too high; try {RATE}={rate / 10:g}") from error

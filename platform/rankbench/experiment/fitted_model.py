@@ -48,7 +48,7 @@ class Model:
     """A fitted method with the ids of its users and items, as returned by `fit` and `load`.
 
     `history` (n_users, n_items): the known interactions of each user, which are those of the fit, and the fold-in of users who
-    were held out. `iterations`: the number after which the model was taken, if valid ended the fit.
+    were held out. `iterations`: the number after which the model was taken, if valid chose it.
     """
 
     recommender: Recommender
@@ -68,7 +68,7 @@ class Model:
         params = " ".join(f"{name}={value}" for name, value in self.params.items() if value is not None)
         data = f"{PARTS[self.fit_on]} of {self.dataset['name']}, seed {self.seed}"
         if self.iterations is not None:
-            data += f"; valid ended the fit, which kept iteration {self.iterations}"
+            data += f"; valid chose iteration {self.iterations}"
         sizes = f"{len(self.users):,} users, {len(self.items):,} items, {self.history.nnz:,} interactions"
         return ({"parameters": params} if params else {}) | {"fitted on": data, "size": sizes}
 
@@ -105,8 +105,7 @@ class Model:
         cold = (found < 0) | (np.diff(self.history.indptr)[found] == 0)
         others = self._of_unknown(ids, cold, k, unknown, warn)
         rows = found[~cold]
-        users = self.users.take(pa.array(rows))
-        lists = self._best("user", users, rows, self.history[rows], k, filter_seen, excluded=self._own_items(users))
+        lists = self._best("user", self.users.take(pa.array(rows)), rows, self.history[rows], k, filter_seen)
         return _in_order(lists, cold, others)
 
     @public
@@ -150,8 +149,7 @@ class Model:
         others = self._of_unknown(users.dictionary, cold, k, unknown, warn)
         # Rows beyond those of the fitted users, whose vectors must not be used.
         rows = len(self.users) + np.flatnonzero(~cold)
-        asked = users.dictionary.filter(pa.array(~cold))
-        lists = self._best("user", asked, rows, history[~cold], k, filter_seen, excluded=self._own_items(asked))
+        lists = self._best("user", users.dictionary.filter(pa.array(~cold)), rows, history[~cold], k, filter_seen)
         return _in_order(lists, cold, others)
 
     def _of_unknown(self, ids: pa.Array, cold: np.ndarray, k: int, how: Unknown, warn: Callable[[str], Any]) -> pd.DataFrame:
@@ -174,12 +172,8 @@ class Model:
         popular = FactorRecommender(np.ones((1, 1), np.float32), counts[:, None])
         nothing = sp.csr_array((len(others), len(self.items)), dtype=np.float32)
         rows = np.zeros(len(others), np.int32)
-        lists = self._best("user", others, rows, nothing, k, True, popular, self._own_items(others))
+        lists = self._best("user", others, rows, nothing, k, True, popular)
         return lists.set_axis(np.flatnonzero(cold)[lists.index])
-
-    def _own_items(self, ids: pa.Array) -> sp.csr_array | None:
-        """The item with the id of each user, in data of links whose evaluation excludes it as a candidate."""
-        return self_pairs(ids, self.items) if self.dataset.get("self_excluded") else None
 
     @public
     def similar(self, item_ids: Any, k: int = 10) -> pd.DataFrame:
@@ -206,7 +200,7 @@ class Model:
             unit = vectors / np.where(lengths > 0, lengths, 1)
             model = FactorRecommender(unit, unit)
         found = self._best("item", self.items.take(pa.array(rows)), rows, single, k, True, model)
-        return found.rename(columns={"item_": "similar"}).reset_index(drop=True)
+        return found.reset_index(drop=True)
 
     @property
     def first_known_user(self) -> Any:
@@ -227,14 +221,15 @@ class Model:
         k: int,
         filter_seen: bool,
         model: Recommender | None = None,
-        excluded: sp.csr_array | None = None,
     ) -> pd.DataFrame:
-        """Return the k best items of each row of `history`: columns `name`, rank, item (item_ if `name` is item) and score. The
-        index is the position of the row.
+        """Return the k best items of each row of `history`: columns `name`, which is user or item, rank, item or similar, and
+        score. The index is the position of the row. In data of links whose evaluation excludes it as a candidate, a user is not
+        recommended the item with the user's id.
         """
         k = whole_number("k", k, 1)
         require(k <= len(self.items), f"k = {k} is more than the {len(self.items):,} items of the model")
         nothing = sp.csr_array(history.shape, dtype=np.float32)
+        excluded = self_pairs(ids, self.items) if name == "user" and self.dataset.get("self_excluded") else None
         holdout = Holdout(rows.astype(np.int32), history, nothing, excluded, filter_seen)
         with pinned(available_cpus()):
             ranking = _ranked(model or self.recommender, holdout, k, rows=np.arange(len(rows)))
@@ -243,7 +238,7 @@ class Model:
         result = {
             name: ids.take(pa.array(at)).to_pandas(),
             "rank": np.broadcast_to(np.arange(1, k + 1), listed.shape)[listed],
-            "item_" if name == "item" else "item": self.items.take(pa.array(ranking.items[listed])).to_pandas(),
+            "similar" if name == "item" else "item": self.items.take(pa.array(ranking.items[listed])).to_pandas(),
             "score": ranking.scores[listed],
         }
         return pd.DataFrame(result).set_axis(at)

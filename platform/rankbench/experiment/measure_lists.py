@@ -65,7 +65,9 @@ def measure_lists(
         raise ConfigError(f"name: {error}") from None
     X, holdout = dataset.split.fit_matrix(fit_on), dataset.split.holdout(on, fit_on)
     require_fold_in((), holdout, X, dataset.name)
-    ranking, counts = _ranked(lists, dataset, holdout, metrics.k, allow_missing)
+    ranking, counts, met = _ranked(lists, dataset, holdout, metrics.k, allow_missing)
+    forbidden = f"{lists.name}: no list has an item of valid, as if these were fitted on it; measure them on test"
+    require(on == "test" or met, forbidden)
     per_user = measure(ranking, holdout.target, np.bincount(X.indices, minlength=X.shape[1]), metrics, X, holdout.history)
     content = [lists.sha256, name, dataset.card.content_key(), fit_on, on, metrics.names, seed]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:10]
@@ -95,8 +97,9 @@ def measure_lists(
     return record, per_user.columns, dataset.users.take(pa.array(per_user.users))
 
 
-def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, k: int, allow_missing: bool) -> tuple[Ranking, ListCounts]:
-    """The lists as a ranking. Users without a history are ranked by popularity, if the split says so for all methods.
+def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, k: int, allow_missing: bool) -> tuple[Ranking, ListCounts, bool]:
+    """The lists as a ranking, and whether any of them has a target. Users without a history are ranked by popularity, if the
+    split says so for all methods.
 
     Raises the errors of `measure_lists`.
     """
@@ -109,11 +112,12 @@ def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, k: int, allow_miss
     users = lists.user.dictionary_encode()
     code = positions_of(users.dictionary, dataset.users)
     code = np.where(code >= 0, code, len(dataset.users) + np.arange(len(code)))  # others have codes beyond those of the data
-    told: list[ListCounts] = []
+    told: list[tuple[ListCounts, bool]] = []
 
     def rank_rows(holdout: Holdout, rows: np.ndarray | None) -> list[Ranking]:
         ranking, counts = rank_lists(code[users.indices.to_numpy()], item, lists.order, holdout, k, rows)
-        told.append(counts)
+        (hits,) = measure(ranking, holdout.target, np.zeros(0), MetricSet((f"hit@{k}",))).values.values()
+        told.append((counts, bool(hits.any())))
         return [ranking]
 
     if holdout.cold_users == "popularity":
@@ -122,8 +126,9 @@ def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, k: int, allow_miss
         n_users = len(holdout.rows) - int(holdout.cold.sum())
     else:
         (ranking,), n_users = rank_rows(holdout, None), len(holdout.rows)
-    found = n_users - told[0].without_list
+    ((counts, met),) = told
+    found = n_users - counts.without_list
     require(found > 0, f"{lists.name}: none of the {n_users:,} measured users has a list; are these the raw ids?")
     few = f"{lists.name}: only {found:,} of the {n_users:,} measured users have a list"
     require(allow_missing or found >= MISSING * n_users, f"{few}; --allow-missing counts the others as 0")
-    return ranking, told[0]
+    return ranking, counts, met

@@ -30,10 +30,10 @@ from rankbench.evaluation.metrics import measure
 from rankbench.evaluation.ranking import Ranking
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.by_tiles import rank_by_tiles
-from rankbench.experiment.divergence import rate_is_named
 from rankbench.experiment.estimate import Size, evaluations_every
 from rankbench.experiment.execution import Execution, Limit, ignore_progress
 from rankbench.experiment.fit import Fitted, fit_stepwise
+from rankbench.experiment.fit_warnings import rate_is_named
 from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, now
 from rankbench.experiment.watch import Curve, ValidationSet, ranked, valid_users
@@ -86,7 +86,9 @@ def run_stepwise(
             X = dataset.split.fit_matrix(job.fit_on)
             holdout = dataset.split.holdout(job.measure_on, job.fit_on)
             require_fold_in(job.configs, holdout, X, job.card.name)
-        execution = _with_own_spill_folder(job, execution)
+        if execution.spill:
+            own = dataclasses.replace(execution.spill, folder=execution.spill.folder / job.run_id(job.configs[0]))
+            execution = dataclasses.replace(execution, spill=own)
         on_begin(base_record(job, job.configs[0], describe(dataset), started_at))
         energy = EnergyMeter(execution.device)
         with _timed(seconds, "fit"):
@@ -145,8 +147,8 @@ def load_and_fit(
     """Return the prepared dataset and the fitted models of a job, without ranking and measuring them. `on_curve` is called with
     the curve so far after each iteration of an iterative method.
     """
-    execution = execution or Execution()
-    with memory_errors_are_clear(job.title), guarded(job.title), threads.pinned(execution.n_threads):
+    execution, named = execution or Execution(), rate_is_named(job.configs[0].flat)
+    with memory_errors_are_clear(job.title), guarded(job.title), threads.pinned(execution.n_threads), named:
         dataset = prepare(job.card, environment, progress)
         X = dataset.split.fit_matrix(job.fit_on)
         return dataset, result_of(_fit(job, dataset, X, execution, progress), on_curve)
@@ -170,7 +172,7 @@ def _fit(
         validation = Validation(measure, first.stopping, evaluations_every(job, Size.of(dataset)))
     curve = None
     if job.curve and holdout is not None and isinstance(first.spec, Iterative):
-        curve = Curve(job, holdout, X, first.spec.limit(first.params), execution.device)
+        curve = Curve(job, holdout, first.spec.limit(first.params), execution.device)
     execution = _with_own_checkpoints(job, dataset, execution)
     return (yield from fit_stepwise(job.configs, X, job.dtype, job.seed, execution, progress, validation, curve, data))
 
@@ -199,13 +201,6 @@ def _with_own_checkpoints(job: Job, dataset: Dataset, execution: Execution) -> E
     of["data"] = f"{dataset.name} {dataset.fingerprint}"
     of["device"] = execution.device.partition(":")[0]  # the moments of an optimiser have another layout on another device
     return dataclasses.replace(execution, checkpoints=dataclasses.replace(execution.checkpoints, of=of))
-
-
-def _with_own_spill_folder(job: Job, execution: Execution) -> Execution:
-    if execution.spill is None:
-        return execution
-    folder = execution.spill.folder / job.run_id(job.configs[0])
-    return dataclasses.replace(execution, spill=dataclasses.replace(execution.spill, folder=folder))
 
 
 def require_fold_in(configs: tuple[MethodConfig, ...], holdout: Holdout, X: sp.csr_array, name: str) -> None:

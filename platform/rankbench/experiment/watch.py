@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from rankbench.core.rng import stream
 from rankbench.data.splits import Holdout
@@ -81,31 +80,33 @@ class ValidationSet:
 
     def __init__(self, holdout: Holdout, seed: int, device: str = "cpu", limit: int = VALID_USERS):
         self.holdout, self.device = holdout, device
-        rows = holdout.rows
-        if len(rows) > limit:
-            rows = np.sort(stream(seed, "early stopping", "users").choice(rows, limit, replace=False))
-        self.rows = rows
+        self.rows = _some(holdout.rows, limit, stream(seed, "early stopping", "users"))
 
     def __call__(self, model: Recommender, metric: str) -> float:
-        metrics = MetricSet((metric,))
-        ranking = ranked([model], self.holdout, metrics.k, device=self.device, rows=self.rows)[0]
-        return float(np.mean(measure(ranking, self.holdout.target, np.zeros(model.n_items), metrics).values[metric]))
+        return _means(model, self.holdout, self.rows, MetricSet((metric,)), self.device)[metric]
 
 
 class Curve:
     """Measures the model after every `job.curve` iterations and after the last one, on a sample of users of the holdout."""
 
-    def __init__(self, job: Job, holdout: Holdout, X: sp.csr_array, limit: int, device: str = "cpu"):
+    def __init__(self, job: Job, holdout: Holdout, limit: int, device: str = "cpu"):
         self.every, self.limit, self.holdout, self.device = job.curve, limit, holdout, device
         self.metrics = MetricSet(tuple(name for name in job.metrics.names if name.partition("@")[0] in CURVE))
-        self.counts = np.bincount(X.indices, minlength=X.shape[1])
-        rows = holdout.rows
-        rng = stream(0, "curve", "users")  # the same users for every seed, so that curves can be compared
-        self.rows = np.sort(rng.choice(rows, min(CURVE_USERS, len(rows)), replace=False))
+        # The same users for every seed, so that curves can be compared.
+        self.rows = _some(holdout.rows, CURVE_USERS, stream(0, "curve", "users"))
 
     def __call__(self, step: Step) -> dict[str, float]:
-        if not (self.every and (step.number % self.every == 0 or step.number == self.limit)):
-            return {}
-        ranking = ranked([step.model()], self.holdout, self.metrics.k, device=self.device, rows=self.rows)[0]
-        measured = measure(ranking, self.holdout.target, self.counts, self.metrics)
-        return {name: float(np.mean(values)) for name, values in measured.values.items()}
+        due = step.number % self.every == 0 or step.number == self.limit
+        return _means(step.model(), self.holdout, self.rows, self.metrics, self.device) if due and self.metrics.names else {}
+
+
+def _some(rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """At most so many of the rows, in order."""
+    return np.sort(rng.choice(rows, min(most, len(rows)), replace=False))
+
+
+def _means(model: Recommender, holdout: Holdout, rows: np.ndarray, metrics: MetricSet, device: str) -> dict[str, float]:
+    """The mean of metrics of hits over the users in these rows."""
+    ranking = ranked([model], holdout, metrics.k, device=device, rows=rows)[0]
+    measured = measure(ranking, holdout.target, np.zeros(model.n_items), metrics)
+    return {name: float(np.mean(values)) for name, values in measured.values.items()}

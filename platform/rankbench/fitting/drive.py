@@ -166,8 +166,10 @@ def drive(
             paused += time.perf_counter() - resumed_at
             if checkpoints and checkpoints.due():
                 checkpoints.save(course.state(step.state()))
-        if watched and course.valid is None and course.curve:
-            course.curve[-1]["valid"] = _evaluate(course, step, watched)  # converged between two evaluations
+        if watched and course.valid is None and course.curve:  # converged between two evaluations
+            resumed_at = time.perf_counter()
+            course.curve[-1]["valid"] = _evaluate(course, step, watched)
+            paused += time.perf_counter() - resumed_at
         model = step.model()
         if course.best:
             return Fit(type(model)(**course.best), course.curve, patience.iteration, ended, paused, earlier)

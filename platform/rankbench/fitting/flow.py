@@ -75,7 +75,7 @@ class Pool(Protocol):
 
 
 class Flow:
-    """The arrays of one computation on a pool. `n_tasks` counts tasks, and `n_read` the arrays that changes read.
+    """The arrays of one computation on a pool. `n_tasks` counts tasks.
 
     A call sees the arrays as earlier calls leave them. Work is done within `done` and `wait`, and the errors of functions are
     raised there. Both may raise Lost: then the state of all arrays is unknown, and the caller starts again with `clear` from
@@ -84,7 +84,7 @@ class Flow:
 
     def __init__(self, pool: Pool):
         self.pool = pool
-        self.n_tasks = self.n_read = 0
+        self.n_tasks = 0
         self._reset()
 
     @property
@@ -218,7 +218,6 @@ class Flow:
             changes = item.take()
             plan = [(function, len(reads)) for function, reads in changes]
             reads = [other.handle for _, others in changes for other in others]
-            self.n_read += len(reads)
             task, made = self.pool.start(item.node, 1, True, change, plan, handle, *reads)
         elif item.array is not None:
             task, made = self.pool.start(item.node, 0, False, use, item.function, item.array.handle, *item.arguments)

@@ -135,6 +135,12 @@ class Method:
         """Return when a fit with `p` ends early, by a metric on the validation set; None if it never does."""
         return None
 
+    def nested(self, p: Any) -> bool:
+        """Return whether a shorter fit with `p` is the beginning of a longer one, so that a length found by stopping early on
+        one part can be used for a fit on another part.
+        """
+        return True
+
     # A configuration is written flat, name by name, on the command line, in experiment files and in records.
 
     def fields(self) -> tuple[dataclasses.Field[Any], ...]:
@@ -212,12 +218,6 @@ class Iterative(Method):
     def limit(self, p: Any) -> int:
         """Return the maximum number of iterations of a fit with `p`."""
         return self.flat(p)[self.length]
-
-    def nested(self, p: Any) -> bool:
-        """Return whether a shorter fit with `p` is the beginning of a longer one, so that a length found by stopping early on
-        one part can be used for a fit on another part.
-        """
-        return True
 
     def stopping(self, p: Any) -> Stopping | None:
         return p if p.patience > 0 else None

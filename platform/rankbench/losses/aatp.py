@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.params import Choice, Params, Range, param
-from rankbench.losses.quantile import Thresholds, thresholds
+from rankbench.losses.quantile import Thresholds, thresholds, unused
 from rankbench.losses.spec import Scores, loss
 
 
@@ -38,6 +38,7 @@ class AATP(Params):
     over_catalogue=True,
     needs=("all_positives",),
     state=thresholds,
+    unused=unused,
     families=("top-k",),
     title="AATP: hinges around the top-K threshold",
     source="Boyd et al., NeurIPS 2012; Zhang et al., WWW 2026",

@@ -35,7 +35,8 @@ class AdvInfoNCE(Params):
         5,
         "number of epochs from one adversarial epoch to the next; shorter fits have none",
         Choice(5, 10, 15, 20),
-        late=dict.fromkeys(("sampled", "catalogue"), "its adversary was never trained"),
+        late=dict.fromkeys(("sampled", "catalogue"), "it never met a trained adversary"),
+        rests=True,
         ge=1,
     )
     E_adv: int = param(15, "largest number of adversarial epochs", Range(5, 30), ge=0)

@@ -41,7 +41,14 @@ from rankbench.losses.spec import Scores, loss
 
 PAPER = "Jin and Li, arXiv 2023"
 BECAUSE = "it subtracts the part of the user's own items itself"
-debiased_loss = partial(loss, over_catalogue=True, sampler="uniform-all", only_uniform=BECAUSE, needs=("extra_positives",))
+debiased_loss = partial(
+    loss,
+    over_catalogue=True,
+    sampler="uniform-all",
+    only_uniform=BECAUSE,
+    needs=("extra_positives",),
+    unused=lambda p, objective: ("n_positives",) if objective == "catalogue" else (),
+)
 
 
 @dataclass(frozen=True)

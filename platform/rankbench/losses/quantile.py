@@ -98,6 +98,13 @@ def _weights(s: Scores) -> Tensor:
     return (-(s.logq[:, :1] if same else s.logq)).exp() / n
 
 
+def unused(p: Any, objective: str) -> tuple[str, ...]:
+    """The names of the parameters that a fit does not read: samples do not have exact thresholds, and these do not learn."""
+    if objective == "sampled":
+        return ("threshold",)
+    return ("beta_lr",) if p.threshold == "exact" else ()
+
+
 def thresholds(p: Any, sizes: Sizes, generator: Generator) -> Thresholds:
     """The `state` of a loss with the parameters K, beta_lr and threshold."""
     return Thresholds(sizes, p.K, p.beta_lr, exact=p.threshold == "exact")

@@ -79,6 +79,7 @@ def kth_largest(s: Scores, K: int) -> Tensor:
     over_catalogue=True,
     needs=("all_positives",),
     state=SampledThresholds,
+    unused=lambda p, objective: ("T_beta",) if objective == "catalogue" else (),
     families=("softmax", "top-k"),
     title="SL@K: softmax loss weighted by the top-K threshold",
     source="Yang et al., KDD 2025",

@@ -38,6 +38,7 @@ class SampledSoftmax(Params):
     needs=("catalogue",),
     over_catalogue=True,
     among_all="the positive must be one of them",
+    by_products=True,
     families=("softmax",),
     title="Softmax over all items",
     source="Pu et al., ICML 2024, Eq. 1",

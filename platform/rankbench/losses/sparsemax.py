@@ -66,6 +66,7 @@ def _thresholds(z):
     source="Martins and Astudillo, ICML 2016",
     pace=2.0,
     whole_catalogue=True,
+    by_products=True,
     among_all="the positive must be one of them",
 )
 def sparsemax(s: Scores, p: NoParams) -> Tensor:

@@ -7,7 +7,7 @@ remembers between batches is a `LossState`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -181,10 +181,14 @@ class Loss:
     #: `twin(p)` is the loss that this one is equivalent to at parameters p, or None: losses with equal twins train the same
     #: model.
     twin: Callable[[Any], Twin | None] = lambda p: None
+    #: `unused(p, objective)`: the names of parameters that a fit with parameters p does not read because of its objective.
+    unused: Callable[[Any, str], Collection[str]] = lambda p, objective: ()
     #: The time of a fit relative to most losses with the same `needs`, for estimates before a run.
     pace: float = 1.0
     #: Whether the loss calls `catalogue.of_all`, whose (B, n_items) arrays autograd keeps, for estimates before a run.
     whole_catalogue: bool = False
+    #: Whether the loss calls `catalogue.of_all` or `catalogue.logsumexp`, whose products precision=bfloat16 is for.
+    by_products: bool = False
     #: Whether the loss reads negatives only through `Scores.others` and `Scores.own`, so that it can be computed on the whole
     #: catalogue (objective=catalogue).
     over_catalogue: bool = False

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from rankbench.core.params import Choice, Params, Range, param
-from rankbench.losses.quantile import Thresholds, thresholds
+from rankbench.losses.quantile import Thresholds, thresholds, unused
 from rankbench.losses.spec import Scores, loss
 
 
@@ -45,6 +45,7 @@ class Talos(Params):
     over_catalogue=True,
     needs=("all_positives",),
     state=thresholds,
+    unused=unused,
     families=("softmax", "top-k"),
     title="Talos: softmax loss around a learned top-K threshold",
     source="Zhang et al., WWW 2026",

@@ -32,7 +32,7 @@ class UIB(Params):
     )
     phi: Literal["softplus", "hinge"] = param("softplus", "the pointwise loss φ", Choice("softplus", "hinge"))
     a: float = param(0.5, "weight of the negatives", Range(0.1, 0.9), gt=0, lt=1)
-    margin: float = param(1.0, "margin of the hinge, for phi = hinge", Range(0, 2), ge=0)
+    margin: float = param(1.0, "margin of the hinge, for phi = hinge", Range(0, 2), used=lambda p: p.phi == "hinge", ge=0)
 
 
 class Boundary(LossState):

@@ -41,6 +41,7 @@ class LightGCNModel(EmbeddingModel):
     source="He et al., SIGIR 2020",
     paper_loss="bpr",
     layers=lambda p: p.n_layers,
+    short_rows=True,
 )
 def lightgcn(X: sp.csr_array, p: LightGCN, users: Tensor, items: Tensor, generator: torch.Generator) -> LightGCNModel:
     return LightGCNModel(Graph(X), p, users, items)

@@ -140,8 +140,9 @@ class Encoder:
     `per_row`: a batch has a vector per interaction (`row_vectors`), so that the rows of a user cannot share sums over the
     catalogue. `noise_per_row(p)`: name of the parameter by which numbers are drawn for each row of a batch in turn, which
     several workers cannot do together; empty if none are. `folds(p)`: whether its models score users who were not fitted
-    (`recommender`). `paper_loss`: name of the loss that its paper trains it with, by which a leaderboard enters it; empty if
-    there is none.
+    (`recommender`). `short_rows`: whether precision=bfloat16 is for the rows that its nodes read from their neighbours, as in
+    steps by its `polynomial`. `paper_loss`: name of the loss that its paper trains it with, by which a leaderboard enters it;
+    empty if there is none.
     """
 
     name: str
@@ -155,6 +156,7 @@ class Encoder:
     folds: Callable[[Any], bool] = lambda p: False
     per_edge: Callable[[Any], int] = lambda p: 0
     work: Callable[[Any, int], int] | None = None
+    short_rows: bool = False
     paper_loss: str = ""
 
 

@@ -118,9 +118,11 @@ def used_params(config: MethodConfig) -> dict[str, Any]:
 
 
 def same_params(config: MethodConfig, stored: dict[str, Any]) -> bool:
-    """Whether a fit of `config` reads the stored parameters. One that is newer than the stored fit had its default then."""
+    """Whether a fit of `config` reads the stored parameters. One that is newer than the stored fit had its default then. One
+    that the fit does not read may have any value.
+    """
     wanted = used_params(config)
-    if not set(stored) <= set(wanted) or any(wanted[name] != value for name, value in stored.items()):
+    if not set(stored) <= set(config.flat) or any(wanted.get(name, value) != value for name, value in stored.items()):
         return False
     newer = wanted.keys() - stored.keys()
     if not newer:

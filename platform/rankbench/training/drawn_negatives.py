@@ -186,6 +186,9 @@ class SharedScores(SampledScores):
     def mean_softplus_of_sigmoid(self, square: float, slope: Tensor, shift: Tensor, inner: float = 1.0) -> Tensor:
         return self.by_user().mean_softplus_of_sigmoid(square, slope, shift, inner)
 
+    def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return self.by_user().mean(function)
+
     def tilted(self, tau: float, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
         own = self.by_user()
         instead = own.instead and take_rows(items, own.instead.ids)

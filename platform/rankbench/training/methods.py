@@ -26,16 +26,12 @@ from rankbench.losses.spec import registered as losses
 from rankbench.models.spec import MODELS, Encoder
 from rankbench.models.spec import registered as encoders
 from rankbench.training.params import TrainedParams, TrainingParams
+from rankbench.training.refusals import refusal
 from rankbench.training.steps import steps
 
 NEGATIVES = ("n_negatives", "shared_negatives", "sampler", "popularity_power")
 SHARED = ("learning_rate", "weight_decay")  # of what all losses share, what depends on the loss
 SAVE_EVERY = 10.0  # seconds of training between checkpoints
-_READS = {
-    "catalogue": "the scores of all items in each step, each a pass of the network",
-    "rivals": "similarities of two items",
-    "user_vectors": "the vectors of users as those of a product",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +43,10 @@ class Trained(Iterative):
     cost = "trained"
 
     def why_alone(self, p: TrainedParams) -> str:
-        noisy = _encoder(p).noise_per_row(p.encoder)
-        return f"{noisy} draws numbers for the rows of the batch in turn" if noisy else ""
+        if noisy := _encoder(p).noise_per_row(p.encoder):
+            return f"{noisy} draws numbers for the rows of the batch in turn"
+        short = p.training.precision != "float32" and not p.training.scores_by_products(self.loss)
+        return f"precision={p.training.precision} is that of the rows that one worker reads" if short else ""
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -80,41 +78,13 @@ class Trained(Iterative):
         for name, value in values.items():
             fits = name in used or value == known[name].default
             require(fits, f"{source}: model {training.model} has no parameter {name!r}")
-        if training.objective == "catalogue":
-            able = [loss.name for loss in losses() if loss.over_catalogue]
-            problem = f"{source}: objective=catalogue: this loss has no form for it; use one of {', '.join(able)}"
-            require(self.loss.over_catalogue, problem)
-            problem = f"{source}: objective=catalogue: model {training.model} has a vector per interaction, not per user"
-            require(not chosen.per_row, problem)
-        why = _why_not_sampled_so(self.loss, training)
-        require(not why, f"{source}: sampler={training.sampler}: this loss {why}; leave it out")
-        if training.decay == "batch-negatives" and training.weight_decay:
-            problem = _why_no_negatives(self.loss, training)
-            require(not problem, f"{source}: decay=batch-negatives: {problem}; use decay=batch")
-        if training.similarity not in ("auto", self.loss.similarity):
-            problem = f"{source}: similarity={training.similarity}: this loss needs {self.loss.similarity}"
-            require(not self.loss.only_because, f"{problem}, because {self.loss.only_because}")
-            distance = training.similarity == "distance"
-            able = not distance or not (set(self.loss.needs) - {"rivals", "user_vectors"} or training.objective == "catalogue")
-            require(able, f"{problem}: what it reads besides positives and negatives has no form for distances")
-        own = training.similarity_for(self.loss.similarity)
-        fixed = own in ("cosine", "half-cosine") and self.loss.only_because
-        require(not fixed or training.temperature == 1, f"{source}: temperature: not for this loss, because {fixed}")
-        require(own != "distance" or training.temperature == 1, f"{source}: temperature divides dot products and cosines only")
-        loss = _part(self.loss.params, values, source)
-        p = TrainedParams(loss, _part(chosen.params, values, source), training)
-        if training.precision != "float32" and not chosen.work:
-            own_negatives = self.loss.sampler is not None and not training.shared_negatives and training.sampler != "in-batch"
-            problem = f"precision={training.precision}: model={training.model} with own negatives has no product that it is for"
-            able = chosen.layers(p.encoder) > 0 or not own_negatives
-            require(able, f"{source}: {problem}; use shared_negatives=true, or leave it out")
-        if chosen.work:
-            problem = _why_no_pairs(self.loss, training)
-            require(not problem, f"{source}: {self.name} does not train model={chosen.name}, which scores pairs: {problem}")
-            try:
-                self.pair_work(p)
-            except ConfigError as error:
-                raise ConfigError(f"{source}: {error}") from None
+        if problem := refusal(self.loss, chosen, training):
+            raise ConfigError(f"{source}: {problem}")
+        p = TrainedParams(_part(self.loss.params, values, source), _part(chosen.params, values, source), training)
+        try:
+            self.pair_work(p)
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
         return p
 
     def flat(self, p: TrainedParams) -> dict[str, Any]:
@@ -122,9 +92,10 @@ class Trained(Iterative):
 
     def used(self, p: TrainedParams) -> tuple[str, ...]:
         names = [name for part in (p.training, p.encoder, p.loss) for name in used_names(part)]
-        unused = set() if self.loss.sampler is not None else set(NEGATIVES)  # a loss over all items draws no negatives
-        if p.training.objective == "catalogue":
-            unused.discard("sampler")  # it says whether a user's own items count
+        unused = {*self.loss.unused(p.loss, p.training.objective)}
+        if self.loss.sampler is None:  # a loss over all items draws no negatives
+            # Over the catalogue, the sampler says whether a user's own items count.
+            unused |= {*NEGATIVES} - ({"sampler"} if p.training.objective == "catalogue" else set())
         return tuple(name for name in dict.fromkeys(names) if name not in unused)
 
     def stopping(self, p: TrainedParams) -> Stopping | None:
@@ -154,6 +125,13 @@ class Trained(Iterative):
         work = _encoder(p).work
         return work and work(p.encoder, p.training.embedding_dim)
 
+    def sums_negatives(self, p: TrainedParams) -> bool:
+        """Whether the loss reads sums over negatives that rows share, which need no array of their scores on the CPU."""
+        training, loss = p.training, self.loss
+        shared = training.shares_negatives and training.precision == "float32"
+        sums = loss.over_catalogue and not loss.whole_catalogue and "all_positives" not in loss.needs
+        return shared and sums and not _encoder(p).work and training.similarity_for(loss.similarity) != "distance"
+
     def identity_of(self, p: TrainedParams) -> Hashable:
         twin, training = self.loss.twin(p.loss), p.training
         # The scale of a loss does not change Adam's steps, unless there is also a penalty or the encoder's own loss.
@@ -162,46 +140,6 @@ class Trained(Iterative):
             return (self.name, p)
         training = dataclasses.replace(training, sampler=training.sampler_for(self.loss.sampler))
         return (twin.name, twin.params, p.encoder, training)
-
-
-def _why_not_sampled_so(loss: Loss, training: TrainingParams) -> str:
-    """Return why `loss` has no meaning with the sampler that is given, as half a sentence; empty if it has."""
-    if training.sampler in ("auto", "uniform-all"):
-        return ""
-    whole = "it reads the scores of the whole catalogue" if loss.whole_catalogue else ""
-    why = loss.among_all or loss.only_uniform or whole
-    if training.sampler == "uniform-other" and why:
-        return f"needs all items, because {why}"
-    if loss.only_uniform:
-        return f"needs uniform-all, because {loss.only_uniform}"
-    ignored = loss.sampler is None and training.objective == "sampled"
-    return "draws no negatives, because it reads the scores of all items" if ignored else ""
-
-
-def _why_no_negatives(loss: Loss, training: TrainingParams) -> str:
-    """Return why a fit has no drawn negatives that a penalty could act on; empty if it has."""
-    if training.objective == "catalogue" or loss.sampler is None:
-        return "no negatives are drawn, because the loss reads the whole catalogue"
-    sampler = training.sampler_for(loss.sampler)
-    return "with sampler=in-batch, the negatives are items of the batch, which decay already" if sampler == "in-batch" else ""
-
-
-def _why_no_pairs(loss: Loss, p: TrainingParams) -> str:
-    """Why `loss` cannot be trained with `p` on an encoder that scores pairs, as half a sentence; empty if it can."""
-    similarity = p.similarity_for(loss.similarity)
-    if loss.similarity == "distance" or loss.unit_ball:
-        return "it needs distances of vectors"
-    reads = [_READS[need] for need in sorted(loss.needs) if need in _READS]
-    if reads:
-        return f"it reads {reads[0]}"
-    if similarity != "dot":
-        fixed = loss.only_because
-        return f"it needs cosines, because {fixed}" if fixed else f"it has no {similarity}; use similarity=dot"
-    if p.objective == "catalogue":
-        return "objective=catalogue needs products of vectors"
-    if p.temperature != 1 or p.precision != "float32":
-        return "temperature and precision are those of products of vectors"
-    return ""
 
 
 def _encoder(p: TrainedParams) -> Encoder:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from rankbench.core.errors import require
 from rankbench.core.params import Choice, Fixed, Range, param
 from rankbench.fitting.stopping import Stopping
-from rankbench.losses.spec import Similarity
+from rankbench.losses.spec import Loss, Similarity
 from rankbench.training.schedule import WAIT
 
 
@@ -146,7 +146,8 @@ class TrainingParams(Stopping):
     precision: Literal["float32", "bfloat16"] = param(
         "float32",
         "precision of products with shared negatives, of softmax and sparsemax with the catalogue and, with one worker "
-        "on the CPU, of the rows that lightgcn's nodes read from their neighbours; the loss itself is float32",
+        "on the CPU, of the rows that lightgcn's nodes read from their neighbours; the loss itself is float32, and a fit "
+        "without any of these is refused",
         Fixed("float32"),
     )
 
@@ -157,6 +158,15 @@ class TrainingParams(Stopping):
     def sampler_for(self, usual: str | None) -> str | None:
         """The sampler of a loss whose `usual` one this is; over the catalogue, it says which items count."""
         return usual if self.sampler == "auto" else self.sampler
+
+    @property
+    def shares_negatives(self) -> bool:
+        """Whether the rows of a batch have the same negatives."""
+        return self.shared_negatives or self.sampler == "in-batch"
+
+    def scores_by_products(self, loss: Loss) -> bool:
+        """Whether the scores that a loss reads are products of many vectors with the same items, which `precision` is for."""
+        return loss.by_products or (self.shares_negatives and loss.sampler is not None)
 
     def similarity_for(self, usual: Similarity) -> Similarity:
         """The similarity of a loss whose `usual` one this is."""

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.devices import compiled
+from rankbench.core.errors import require
 from rankbench.core.rng import stream
 from rankbench.fitting.checkpoints import part_of, prefixed
 from rankbench.fitting.method import require_interactions
@@ -35,6 +36,7 @@ from rankbench.solvers.factorisation.ials import fitted_ials
 from rankbench.training.adam import DenseAdam
 from rankbench.training.batches import Batch, Rows, touched_items
 from rankbench.training.draws import drawn_positives
+from rankbench.training.graph_learner import GraphLearner
 from rankbench.training.learner import learner
 from rankbench.training.memory import keep_freed
 from rankbench.training.negatives import Negatives, NegativeSampler, require_other_items
@@ -76,6 +78,9 @@ class Trainer:
             self.encoder.graph.exchange = self.exchange
         self.rate = self._rate_of_a_step()
         self.learner = learner(self.encoder, p, loss.unit_ball, self.exchange)
+        if p.precision != "float32" and not p.scores_by_products(loss):
+            problem = f"model={p.model} reads rows of 16 bits with one worker on the CPU alone, and never in a unit ball"
+            require(isinstance(self.learner, GraphLearner), f"precision={p.precision}: {problem}; leave it out")
         self.items_from = p.sampler_for(loss.sampler)
         self.sampler = self._sampler()
         self.state: LossState | None = None
@@ -126,8 +131,7 @@ class Trainer:
             require_other_items(self.X)
         if self.loss.sampler is None or p.objective == "catalogue":
             return None
-        shared = p.shared_negatives or kind == "in-batch"
-        return NegativeSampler(self.X, kind, p.n_negatives, shared, p.popularity_power, self.device)
+        return NegativeSampler(self.X, kind, p.n_negatives, p.shares_negatives, p.popularity_power, self.device)
 
     def _generator(self, *purpose: str | int) -> torch.Generator:
         return torch.Generator().manual_seed(int(stream(self.seed, "torch", *purpose).integers(2**62)))
