@@ -184,19 +184,19 @@ def find_sweep(name: str | None, environment: Environment, whole: bool = False) 
 
     The newest one of several is taken, and the newest one of all if `name` is None.
 
-    `whole`: a `name` that only starts the names of other experiments finds nothing. If the results are in a store, this is its
-    local copy, brought up to date. Raises ConfigError if there is none, or if sweeps of several experiments start with `name`.
+    `whole`: a `name` that only starts the names of other experiments finds nothing. If the results are in a store, sweeps that
+    are on this machine alone are found, too; of a stored one, this is its local copy, brought up to date. Raises ConfigError if
+    there is none, or if sweeps of several experiments start with `name`.
     """
     if name and (Path(name) / "sweep.json").is_file():
         return Path(name)
-    if environment.results_store:
-        place = f"{environment.results_store}/sweeps"
-        return copy_sweep(_newest(name or "", stored_ids(environment.results_store), place, whole), environment)
-    sweeps = environment.results / "sweeps"
-    names = sorted(path.parent.name for path in sweeps.glob("*/sweep.json"))
+    sweeps, store = environment.results / "sweeps", environment.results_store
+    stored = stored_ids(store) if store else []
+    names = {*stored, *(path.parent.name for path in sweeps.glob("*/sweep.json"))}
     ids = by_start(names)
-    renamed = [each for each in names if each not in ids]  # by hand, so that nothing is known of their start
-    return sweeps / _newest(name or "", [*renamed, *ids], str(sweeps), whole)
+    renamed = sorted(names - {*ids})  # by hand, so that nothing is known of their start
+    found = _newest(name or "", [*renamed, *ids], f"{store}/sweeps" if store else str(sweeps), whole)
+    return copy_sweep(found, environment) if found in stored else sweeps / found
 
 
 def _newest(name: str, ids: Sequence[str], place: str, whole: bool) -> str:
