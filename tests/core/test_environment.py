@@ -28,6 +28,27 @@ def test_defaults(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []  # reading settings makes no folder
 
 
+def test_the_records_of_every_command_are_found(tmp_path):
+    environment = Environment(tmp_path, None, True, tmp_path / "results", None, None)
+    folders = [tmp_path / "results" / place for place in ("reproduce/records/a", "runs/a", "sweeps/s/records/a", "runs/.tmp-b")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "record.json").touch()
+    assert environment.record_files() == [folder / "record.json" for folder in folders[:-1]]
+
+
+def test_a_store_beside_experiments_is_not_part_of_an_installed_package(tmp_path, monkeypatch):
+    """Wherever that is: `pip install --target vendor` knows no site-packages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rankbench.core.environment._PACKAGE", tmp_path / "vendor" / "rankbench")
+    environment = Environment(tmp_path, None, True, tmp_path / "results", None, None)
+    (tmp_path / "vendor" / "rankbench" / "catalogue" / "experiments" / "evidence").mkdir(parents=True)
+    assert environment.stored_beside_experiments("evidence", None) == tmp_path / "results" / "evidence"
+    (tmp_path / "experiments" / "evidence").mkdir(parents=True)
+    assert environment.stored_beside_experiments("evidence", None) == tmp_path / "experiments" / "evidence"
+    assert environment.stored_beside_experiments("evidence", tmp_path / "mine") == tmp_path / "mine"
+
+
 def test_every_variable_is_read(tmp_path, monkeypatch):
     mirror = tmp_path / "mirror"
     mirror.mkdir()

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from packed import zipped
 
+from rankbench.cli import _main
 from rankbench.core.errors import DataError, DownloadError
 from rankbench.data.cards import load_card, without_query
 from rankbench.data.download import download
@@ -189,6 +190,20 @@ def test_the_mirrors_parquet_comes_before_its_raw_file(name, write, mirrored):
     pq.write_table(pa.table({"user": [1], "item": [2]}), folder / name)
     (file,) = fetch(load_card(write({"source": {"files": {"all": {"url": URL}}}}), environment), environment)
     assert (file.origin, file.path.name, file.spec.format) == ("mirror", name, "parquet")
+
+
+@pytest.mark.parametrize("name", ["all.parquet", "raw.csv"])
+def test_describe_says_where_ids_may_be_others_than_the_published_ones(name, write, mirrored, monkeypatch, capsys):
+    environment, folder = mirrored
+    pairs = [(u, i) for u in range(12) for i in range(u % 4, 10)]
+    if name == "raw.csv":
+        (folder / name).write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in pairs))
+    else:
+        pq.write_table(pa.table({"user": [u for u, _ in pairs], "item": [i for _, i in pairs]}), folder / name)
+    for variable, value in {"DATA": environment.data, "MIRROR": folder.parent, "OFFLINE": 1}.items():
+        monkeypatch.setenv(f"RANKBENCH_{variable}", str(value))
+    assert _main(["data", "describe", write({"source": {"files": {"all": {"url": URL}}}})]) == 0
+    assert ("ids are those of the mirror" in capsys.readouterr().out) == (name == "all.parquet")
 
 
 def test_the_mirror_may_hold_the_dataset_under_another_name(write, mirrored):

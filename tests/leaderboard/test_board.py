@@ -57,9 +57,10 @@ def test_a_failure_says_nothing_of_a_method_and_what_is_late_is_the_last():
     board = Board((*results, entry("a", "new", 0.9), lost), "10s", "ndcg@20")
     assert board.ranking.methods == ("bpr", "ease") and board.left_out == {"new": 1}
     assert any(line.endswith("counts as not measured; the next command tries again: new on b.") for line in board.caveats())
-    late = Board((*board.entries[:-1], replace(lost, status="over budget")), "10s", "ndcg@20")
-    assert {each.method: (each.mean_rank, each.no_result) for each in late.standings}["new"] == (2.0, 1)
-    assert not any("Failed" in line for line in late.conclusions())
+    for status in ("over budget", "diverged"):
+        late = Board((*board.entries[:-1], replace(lost, status=status)), "10s", "ndcg@20")
+        assert {each.method: (each.mean_rank, each.no_result) for each in late.standings}["new"] == (2.0, 1)
+        assert not any("Failed" in line for line in late.conclusions())
 
 
 def test_equal_mean_ranks_share_a_place_and_none_of_them_is_called_the_best():

@@ -16,10 +16,11 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.outcome import failure
 from rankbench.leaderboard.contest import CLAIMS, Entry, Plan, run
 from rankbench.leaderboard.entrants import entrants
-from rankbench.leaderboard.entry import LATE, Rules
+from rankbench.leaderboard.entry import DIVERGED, LATE, Rules
 from rankbench.leaderboard.results import Leaderboard, Result, within
 from rankbench.ledger.claims import Claims
 from rankbench.sweeps.search.stage import results_of
+from rankbench.tracking.environment import processor
 from rankbench.tracking.record import DatasetInfo, Measured, Searched, write_record
 
 RULES = Rules("ndcg@20", MetricSet(("ndcg@20",)))
@@ -43,6 +44,7 @@ def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path,
     ("record", "status"),
     [
         ({"error": LATE}, "over budget"),
+        ({"error": f"{DIVERGED}: the loss is nan in epoch 1"}, "diverged"),
         ({"error": "warm-up had not ended after 300 s"}, "failed"),
         ({"error": "no", "searched": Searched(refused=True)}, "not applicable"),
         (
@@ -61,9 +63,17 @@ def test_what_is_stored_of_an_entry_that_ended(tmp_path, record, status):
     result = each.result(replace(failure(job, job.configs[0], ""), threads=1, **record), RULES)
     assert result.status == status and result.key[:-1] == each.without_result(RULES).key[:-1]
     assert result.reason == record.get("error", "") and result.default == ({"ndcg@20": 0.4} if result.finished else {})
+    assert (result.cpu, result.lost) == (processor(), status in ("over budget", "diverged"))
 
 
-def contest(home, names, monkeypatch, running=lambda name: None):
+@pytest.mark.parametrize("n_machines", [1, 2])
+def test_the_processor_of_a_lost_entry_is_stored_where_it_is_known(home, monkeypatch, n_machines):
+    contest(home, ["popularity"], monkeypatch, n_machines=n_machines)
+    (stored,) = Leaderboard(home / "leaderboard").all(Result)
+    assert (stored.status, stored.cpu) == ("over budget", processor() if n_machines == 1 else "")
+
+
+def contest(home, names, monkeypatch, running=lambda name: None, n_machines=1):
     """Run entries without a cluster. `running` is called while each runs. Returns what was run, and what others did."""
     environment, run_here, others = Environment.from_env(), [], []
     entries = [entry(home / "leaderboard", name) for name in names]
@@ -80,7 +90,7 @@ def contest(home, names, monkeypatch, running=lambda name: None):
                 on_done(unit, [record], False)
 
     monkeypatch.setattr("rankbench.sweeps.run_units.run_units", at_once)
-    machine = SimpleNamespace(machines=[Machine(2, 1 << 40)])
+    machine = SimpleNamespace(machines=[Machine(2, 1 << 40)] * n_machines)
     run(Plan(tuple(entries), 0, {}), RULES, environment, machine, on_other=lambda each: others.append(each.entrant.name))
     return run_here, others
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rankbench.core.environment import Environment
+from rankbench.core.errors import NumericalError, RankbenchError, StorageError
 from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.job import Job, configure
@@ -151,6 +152,25 @@ def test_a_race_ends_when_all_settings_were_tried(environment, clock):
     record = attempt(environment, few, 1.0).test().record
     assert (record.searched.ended, record.searched.tried, record.seconds["all"]) == ("exhausted", 4, 4 * STEP)
     assert saved(environment) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (NumericalError, NumericalError, "every setting diverged: not finite"),  # which another start would not change
+        (StorageError, RankbenchError, "no fit had a result: not finite"),
+    ],
+)
+def test_a_race_in_which_no_setting_has_a_result_says_why(environment, clock, monkeypatch, error, kind, said):
+    def fails(attempt, config, measure, folder):
+        raise error("not finite")
+        yield
+
+    monkeypatch.setattr(Attempt, "_fit", fails)
+    few = replace(known("ease"), space={"lam": {"choice": [10.0, 20.0]}})
+    with pytest.raises(RankbenchError) as raised:
+        attempt(environment, few, 1.0)
+    assert (type(raised.value), str(raised.value)) == (kind, said)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,16 @@ def test_an_entry_on_data_that_have_changed_is_run_again(tmp_path):
     assert results.find(result("slow", fingerprint="new"))  # it does not know its data
 
 
+def test_a_race_in_which_every_setting_diverged_is_over(tmp_path):
+    """A larger budget does not try it again, as it does what failed, and the board of that budget has it, too."""
+    results = Leaderboard(tmp_path)
+    for status in ("diverged", "failed"):
+        results.add(result(status, allowed="10s", status=status))
+    later = {status: replace(result(status, allowed="100s"), budget=100.0) for status in ("diverged", "failed")}
+    assert results.find(later["diverged"]).status == "diverged" and results.find(later["failed"]) is None
+    assert [each.entrant for each in within(results.all(Result), "100s")] == ["diverged"]
+
+
 def test_a_failure_replaces_nothing_that_was_measured(tmp_path):
     """Another machine may fail where this one did not, or was not in time."""
     results = Leaderboard(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 from rankbench.core.errors import DataError
 from rankbench.ledger.json_lines import LARGEST_FILE, LONGEST_LINE, MOST_LINES, JsonLines
-from rankbench.ledger.line import Line
+from rankbench.ledger.line import Line, origin
 
 
 @dataclass(frozen=True)
@@ -100,3 +100,8 @@ def test_what_was_written_is_read(file):
     assert isinstance(file.read()[0].params["n"], int)
     file.path.write_bytes(b"")
     assert file.read() == []
+
+
+def test_a_package_that_is_not_installed_has_no_version():
+    """Its line could not be read again: a version is a text."""
+    assert origin({"packages": {"torch": None, "numpy": "2.3", "ray": "2.5"}})["versions"] == {"numpy": "2.3"}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rankbench.reports.budget import budget_columns, duration, seconds_between, spent
+from rankbench.judge.printing import duration
+from rankbench.reports.budget import budget_columns, seconds_between, spent
 from rankbench.reports.targets import SHARES, final_value, target_columns, time_to_target
 
 

@@ -16,16 +16,18 @@ from rankbench.ledger.claims import Claims
 from rankbench.reproduce.agenda import agenda, reproduce
 from rankbench.reproduce.agreement import agreements, measurements
 from rankbench.reproduce.catalogue import paper_tables, selected_names
-from rankbench.reproduce.counts import counts
+from rankbench.reproduce.counts import counts, off_cells
 from rankbench.reproduce.engine import BudgetedRun, claims_folder, run_alone, run_within_budget
 from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.ledger_records import StoredFit, StoredStudy
 from rankbench.reproduce.options import ReproduceOptions
 from rankbench.reproduce.required_fits import metrics_for, required_fits, rows_of
-from rankbench.reproduce.results import as_json, table_columns
+from rankbench.reproduce.results import as_json, study_columns, table_columns
 from rankbench.reproduce.schedule import tasks
-from rankbench.reproduce.simulations import SIMULATIONS, simulate
+from rankbench.reproduce.simulations import SIMULATIONS, simulate, study_tables
+from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import write_record
+from rankbench.tracking.spool import Spool, SweepEnd
 
 from .stored import stored
 
@@ -174,6 +176,21 @@ def test_the_tests_at_the_end_are_of_what_other_commands_have_measured_too(home,
             f"{place}{name}", lambda tables, datasets, evidence, home: tested.append([*evidence.all(StoredFit)])
         )
     assert reproduce(plan, home).complete and [len(fits) for fits in tested] == [1, 1]
+
+
+def test_a_call_that_is_aborted_is_not_shown_as_finished(home, monkeypatch):
+    def interrupted(tasks_left, budgeted):
+        raise KeyboardInterrupt
+
+    place, plan = "rankbench.reproduce.agenda.", agenda(ReproduceOptions(["toy"]), home)
+    monkeypatch.setattr(MlflowSink, "open", lambda sink: False)  # messages stay in the spool
+    monkeypatch.setattr(f"{place}session", lambda *about, **more: nullcontext(CLUSTER))
+    monkeypatch.setattr(f"{place}run_within_budget", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(plan, home)
+    spool = Spool(home.results / "spool")
+    (end,) = (message for message in map(spool.read, spool.waiting()) if isinstance(message, SweepEnd))
+    assert end.interrupted and not end.ok
 
 
 def test_what_another_command_runs_is_left_to_it(home, monkeypatch):
@@ -336,24 +353,29 @@ def test_fits_on_two_splits_of_a_dataset_share_no_trial(home):
 
 
 @pytest.fixture
-def study(monkeypatch):
-    """A table that a quick study measures on built-in data."""
+def simulations(monkeypatch):
+    """simulations(**changed) → a table that a quick study measures on built-in data, the only one that a study measures."""
     params = {"datasets": "synthetic", "list_lengths": "50", "trials": 20}
     inconsistency = next(each for each in SIMULATIONS if each.study == "metric-inconsistency")
     toy = replace(
         inconsistency, table="toy/3", datasets=("synthetic",), params=lambda dataset: params,
         published=lambda dataset: {("auc", "precision@20"): 30.0},
     )  # fmt: skip
-    monkeypatch.setattr("rankbench.reproduce.agenda.SIMULATIONS", (toy,))
     monkeypatch.setattr("rankbench.studies.metric_inconsistency.DATASETS", {"synthetic": "Beauty"})
-    return toy
+
+    def only(**changed):
+        found = replace(toy, **changed)
+        for place in ("agenda", "simulations"):
+            monkeypatch.setattr(f"rankbench.reproduce.{place}.SIMULATIONS", (found,))
+        return found
+
+    return only
 
 
-def test_a_study_of_seconds_is_left_to_a_call_that_has_the_machine_and_runs_there_once(home, study, monkeypatch):
-    study = replace(study, alone=True)
-    monkeypatch.setattr("rankbench.reproduce.agenda.SIMULATIONS", (study,))
+def test_a_study_of_seconds_is_left_to_a_call_that_has_the_machine_and_runs_there_once(home, simulations):
+    study = simulations(alone=True)
     plan = agenda(ReproduceOptions(["toy/3"], alone=True), home)
-    assert not plan.tasks and plan.studies == ((study, "synthetic"),)
+    assert not plan.tasks and [(each.simulation, each.dataset) for each in plan.studies] == [(study, "synthetic")]
     for studied in (1, 0):
         budgeted = BudgetedRun(plan.evidence, home, CLUSTER)
         assert run_alone((), plan.studies, budgeted) and budgeted.outcome.studied == studied
@@ -362,17 +384,27 @@ def test_a_study_of_seconds_is_left_to_a_call_that_has_the_machine_and_runs_ther
     assert run_alone((), plan.studies, budgeted) and budgeted.outcome.studied == 1
 
 
-def test_a_study_is_wanted_until_it_was_run(home, study):
+def test_a_study_is_wanted_until_it_was_run(home, simulations):
+    simulations()
     (task,) = agenda(ReproduceOptions(["toy/3"]), home).tasks
     assert (task.stage, task.dataset, task.n_cells) == ("study", "synthetic", 1)
     evidence = Evidence(home.home / "experiments" / "evidence")
-    assert not study.cells("synthetic", evidence)
-    simulate(study, "synthetic", evidence, home)
+    (study,) = study_tables({"toy/3"}, home)
+    assert not study.cells(evidence)
+    simulate(study, evidence, home)
     assert not agenda(ReproduceOptions(["toy/3"]), home).tasks
-    ((row, cell),) = study.cells("synthetic", Evidence(evidence.folder))
-    assert row == "auc" and 0 <= cell.mean <= 100
-    (line,) = evidence.lines(StoredStudy, "synthetic")
-    other = Evidence(evidence.folder)
-    other._lines[StoredStudy, "synthetic"] = [replace(line, card="0" * 12)]  # the data have changed since
-    assert [task.stage for task in tasks([], [(study, "synthetic")], other, home, {}, 2)] == ["study"]
-    assert not tasks([], [(study, "synthetic")], evidence, home, {}, 2)
+    ((row, cell),) = study.cells(Evidence(evidence.folder))
+    assert row == "auc" and 0 <= cell.mean <= 100 and study_columns(study, evidence)[1][0][2] == f"{cell.mean:.4g}"
+    assert counts([], {"toy/3"}, evidence, home)["toy/3"].measured == 1
+
+
+def test_what_a_study_measured_on_other_data_is_shown_nowhere(home, simulations):
+    simulations()
+    evidence = Evidence(home.home / "experiments" / "evidence")
+    (study,) = study_tables({"toy/3"}, home)
+    other = Evidence(home.results / "other")
+    other.add(replace(simulate(study, evidence, home), card="0" * 12))  # as before the card was changed
+    assert study_columns(study, other)[1][0][2] == "not measured yet" and as_json([], [study], other)["studies"] == []
+    assert counts([], {"toy/3"}, other, home)["toy/3"].measured == 0 and off_cells([], {"toy/3"}, other, home) == []
+    assert [task.stage for task in tasks([], [study], other, home, {}, 2)] == ["study"]
+    assert not tasks([], [study], evidence, home, {}, 2)

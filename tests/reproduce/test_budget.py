@@ -140,12 +140,23 @@ def test_the_forecast_says_what_is_left_to_later_calls(home):
     found = forecast([begun, short, long], 3600.0, 2)
     assert [found.of(task) for task in (begun, short, long)] == ["goes on", "ends", "not begun"]
     first, second, third = found.lines()
-    assert first.startswith("to the end in about 1.0 h on 2 processors: 1 task, that is ")
+    assert first.startswith("to the end in about 60 min on 2 processors: 1 task, that is ")
     assert (
-        "(begun: 30 iterations are done) needs about 1.5 h more; the same command continues it, in 2 more calls of 1.0 h"
+        "(begun: 30 iterations are done) needs about 90 min more; the same command continues it, in 2 more calls of 60 min"
         in second
     )
-    assert third.startswith("not begun: 1 task, that is ") and third.endswith("(25 h)")
+    assert third.startswith("not begun: 1 task, that is ") and third.endswith("(25 h 0 min)")
+
+
+def test_a_study_that_is_longer_than_the_budget_is_said_never_to_begin():
+    """It has no checkpoints, so that no number of such calls ends it."""
+    study = SimpleNamespace(simulation=SimpleNamespace(study="threshold-error", table="toy/4"))
+    queue = [Task("study", "toy", study=study, seconds=seconds) for seconds in (2400.0, 500.0)]
+    assert forecast(queue, 600.0, 2).lines()[1:] == [
+        "never begun in 10 min, because a study runs in one call; give a larger --budget: 1 task, that is threshold-error on "
+        "toy (40 min)"
+    ]
+    assert len(forecast(queue, None, 2).lines()) == 1
 
 
 def test_a_fit_that_was_begun_needs_the_rest_at_its_measured_rate(home, toy):

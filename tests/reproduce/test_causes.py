@@ -47,7 +47,7 @@ def evidence(home, tables):
 
 
 def test_each_cell_that_is_off_has_one_cause(tables, evidence, home):
-    off = off_cells(tables, {"toy/2"}, evidence)
+    off = off_cells(tables, {"toy/2"}, evidence, home)
     assert [(each.row, each.cell.metric, each.cause) for each in off] == [
         ("short", "recall@20", "steps"),
         ("short", "ndcg@20", "steps"),
@@ -57,7 +57,7 @@ def test_each_cell_that_is_off_has_one_cause(tables, evidence, home):
     assert by_cause(off) == [("steps", 2, ["short"]), ("above", 1, ["too high"]), ("not found", 1, ["too low"])]
     every = counts(tables, {"toy/2"}, evidence, home)["toy/2"]
     assert every.measured - every.agree == len(off)
-    assert off_cells(tables, {"toy/1"}, evidence) == []
+    assert off_cells(tables, {"toy/1"}, evidence, home) == []
 
 
 def test_agreement_by_the_mean_by_the_interval_and_by_chance(tables, evidence, home):

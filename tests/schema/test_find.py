@@ -7,6 +7,7 @@ import pytest
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
+from rankbench.core.storage import Storage
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.find import find
 from rankbench.schema.stored_sweep import find_sweep
@@ -57,3 +58,15 @@ def test_the_start_of_several_names_is_refused(store):
         find_sweep("first", store.environment)
     assert find_sweep("first-o", store.environment).name == f"first-one-{OLDER}"
     assert find_sweep(None, store.environment).name == f"first-two-{NEWER}"
+
+
+def test_a_sweep_that_only_this_machine_has_is_found_beside_those_of_a_store(store, monkeypatch):
+    store("demo", NEWER)
+    shared = replace(store.environment, results_store=Storage("s3://bucket"))
+    place = "rankbench.schema.stored_sweep."
+    monkeypatch.setattr(f"{place}stored_ids", lambda storage: [f"demo-{OLDER}"])
+    monkeypatch.setattr(f"{place}copy_sweep", lambda name, environment: environment.results / "copies" / name)
+    for name in ("demo", None):
+        assert find_sweep(name, shared) == shared.results / "sweeps" / f"demo-{NEWER}"
+    assert find("demo", shared).about.id == f"demo-{NEWER}"
+    assert find_sweep(f"demo-{OLDER}", shared) == shared.results / "copies" / f"demo-{OLDER}"

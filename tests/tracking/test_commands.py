@@ -130,10 +130,13 @@ def test_a_tag_without_tracking_is_refused(results, capsys):
 
 
 def test_ui_refuses_a_server_and_an_old_store(results, dead, monkeypatch, capsys):
-    monkeypatch.setenv("RANKBENCH_TRACKING_URI", dead)
-    assert _main(["ui", "--port", "65432"]) == 2
-    assert "open it in a browser" in capsys.readouterr().err
-    monkeypatch.delenv("RANKBENCH_TRACKING_URI")
+    for variable in ("RANKBENCH_TRACKING_URI", "MLFLOW_TRACKING_URI"):  # the message names the one that is set
+        monkeypatch.setenv(variable, dead)
+        for command, problem in (("ui", "open it in a browser"), ("tracking serve", "name a database")):
+            assert _main([*command.split(), "--port", "65432"]) == 2
+            error = capsys.readouterr().err
+            assert error.startswith(f"error: {variable}=") and problem in error
+        monkeypatch.delenv(variable)
     results.mkdir()
     (results / "mlflow.db").write_text("not a database, long enough to be read as one" * 20)
     assert _main(["ui", "--port", "65432"]) == 5

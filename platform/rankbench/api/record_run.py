@@ -28,7 +28,7 @@ from rankbench.fitting.method import ClosedForm
 from rankbench.schema.shared_sweeps import claimed_run, store_run
 from rankbench.sweeps.views.phases import err, phase_progress
 from rankbench.tracking.labels import Labels
-from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
+from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord, find_record, keep_aside, read_record, write_record
 from rankbench.tracking.run_fields import run_name
 from rankbench.tracking.saved_views import standing_view
@@ -202,7 +202,7 @@ def write(
 
 def sink_of_runs(environment: Environment, labels: Labels) -> MlflowSink:
     """Return what sends records to the experiment `runs`."""
-    return MlflowSink(tracking_uri(environment), "runs", environment.results / "mlartifacts", _warn, labels=labels)
+    return MlflowSink.of(environment, "runs", labels, _warn)
 
 
 def send(sink: MlflowSink, record: RunRecord, folder: Path, name: str, params: Sequence[str]) -> None:

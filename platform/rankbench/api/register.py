@@ -11,7 +11,7 @@ from rankbench.core.environment import Environment
 from rankbench.experiment import methods, served_model
 from rankbench.experiment.fitted_model import Model, load
 from rankbench.experiment.served_model import DEFAULTS, HISTORY, ServedModel
-from rankbench.tracking.address import tracking_uri
+from rankbench.tracking.address import artifacts_folder, tracking_uri
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.model_registry import Registered, Servable
 from rankbench.tracking.model_registry import register as register_servable
@@ -39,7 +39,7 @@ def register(
     model = load(folder)
     servable = _servable(model, folder)
     servable = replace(servable, tags=servable.tags | dict(tags or {}), metrics=dict(metrics or {}), card=card)
-    return register_servable(servable, name, uri, environment.results / "mlartifacts", labels)
+    return register_servable(servable, name, uri, artifacts_folder(environment), labels)
 
 
 def _servable(model: Model, folder: Path) -> Servable:

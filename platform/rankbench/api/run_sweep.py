@@ -27,7 +27,7 @@ from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views.phases import err
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_internals import COLOUR
-from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
+from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import run_name
 from rankbench.tracking.saved_views import sweep_views
@@ -61,7 +61,6 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
     metric = spec.search.choose.metric
     several = len(spec.dataset_names) > 1, len(spec.final.split_seeds or ()) > 1
     labels = labels or Labels.from_env(request.source)
-    artifacts = environment.results / "mlartifacts"
     files: list[Path] = []
     places: list[SweepStore] = []
 
@@ -104,7 +103,7 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
         files.extend(write_report(folder / "report", replace(stored, compared=comparisons(stored))))
         publish(folder, files)
 
-    with MlflowSink(tracking_uri(environment), topic(spec), artifacts, display.warn, labels=labels) as sink:
+    with MlflowSink.of(environment, topic(spec), labels, display.warn) as sink:
         with display:
             listener = Listener(display.accept, places.append, planned, stage, done, finished, display.warn)
             folder, failed = run_sweep(request, listener)

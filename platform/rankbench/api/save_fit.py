@@ -9,6 +9,7 @@ from rankbench.api.execution import card_and_params, open_execution, require_eff
 from rankbench.api.fit import fit
 from rankbench.api.fit_from import Winner, winner
 from rankbench.api.register import register
+from rankbench.core.display import setting_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.files import require_writable
@@ -16,7 +17,6 @@ from rankbench.experiment.fitted_model import PARTS, Model
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.experiment.options import ModelOptions
 from rankbench.experiment.working_folders import remove, working_folders
-from rankbench.judge.printing import setting_text
 from rankbench.sweeps.views.phases import err, phase_progress
 from rankbench.tracking.address import tracking_uri
 from rankbench.tracking.labels import Labels

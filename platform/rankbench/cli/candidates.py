@@ -13,7 +13,6 @@ import typer
 
 from rankbench.core.environment import Environment
 
-RUNS = ("runs/[!.]*/record.json", "sweeps/*/records/[!.]*/record.json")  # patterns of all records in the results
 Candidates = list[tuple[str, str]]
 Values = Mapping[str, tuple[str, Sequence[str]]]  # what each name means, and values that it may have
 
@@ -73,7 +72,7 @@ def changes(ctx: typer.Context, incomplete: str) -> Candidates:
 
 
 def sweeps() -> list[str]:
-    return _records("sweeps/*/sweep.json")
+    return [path.parent.name for path in Environment.from_env().results.glob("sweeps/*/sweep.json")]
 
 
 def sweeps_and_experiments() -> list[str]:
@@ -81,7 +80,7 @@ def sweeps_and_experiments() -> list[str]:
 
 
 def runs() -> list[str]:
-    return _records(*RUNS)
+    return [path.parent.name for path in Environment.from_env().record_files()]
 
 
 def metrics(incomplete: str) -> Candidates:
@@ -120,9 +119,3 @@ def _listed(annotation: Any) -> list[str]:
     if get_origin(annotation) is Literal:
         return [str(each) for each in get_args(annotation)]
     return [word for part in get_args(annotation) for word in _listed(part)]
-
-
-def _records(*patterns: str) -> list[str]:
-    """Return the names of the folders in the results whose files match."""
-    results = Environment.from_env().results
-    return [path.parent.name for pattern in patterns for path in results.glob(pattern)]

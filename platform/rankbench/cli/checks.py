@@ -25,7 +25,7 @@ from rankbench.core.redaction import reason, without_password
 from rankbench.core.threads import available_cpus
 from rankbench.data.cache import entries
 from rankbench.data.cards import card_names, load_card
-from rankbench.tracking.address import is_server, sqlite_file, tracking_uri
+from rankbench.tracking.address import artifacts_folder, is_server, sqlite_file, tracking_uri
 from rankbench.tracking.delivery import check as tracking_problem
 from rankbench.tracking.spool import Spool
 from rankbench.tracking.store import is_new
@@ -232,7 +232,7 @@ def tracking(environment: Environment) -> Iterator[Check]:
     if file is not None and (kind := _file_system(file)) in NETWORK_FILE_SYSTEMS:
         advice = "set RANKBENCH_TRACKING_URI to a server, or to a file on a local disk"
         yield Check.of("tracking file", f"{file} is on {kind}, where SQLite is not reliable", advice)
-    waiting = len(Spool(environment.results / "spool").waiting())
+    waiting = len(Spool.beside(artifacts_folder(environment)).waiting())
     if waiting:
         yield Check.of("tracking spool", f"{waiting} messages wait for MLflow", "run rankbench tracking sync")
 
@@ -250,7 +250,7 @@ def _store(environment: Environment, uri: str) -> Check:
         return Check.of("tracking", f"{shown}: {reason(error, uri)}", advice)
     except OSError as error:
         return Check.of("tracking", f"{shown}: cannot be created ({error.strerror})", advice)
-    problem = tracking_problem(uri, environment.results / "mlartifacts", seconds=15.0)
+    problem = tracking_problem(uri, artifacts_folder(environment), seconds=15.0)
     return Check.of("tracking", f"{shown}: {problem}", advice) if problem else Check.of("tracking", f"{shown} answers")
 
 

@@ -12,10 +12,11 @@ import typer
 from rankbench.cli import candidates
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, print_table
+from rankbench.core.display import setting_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.registry import nearest
-from rankbench.judge.printing import counted, interval, number, setting_text
+from rankbench.judge.printing import counted, interval, number
 
 if TYPE_CHECKING:
     from rankbench.judge.compare import Comparisons
@@ -97,7 +98,7 @@ def _show(comparison: Comparisons, records: Sequence[RunRecord]) -> None:
 
 
 def find_run(name: str, environment: Environment) -> Path:
-    """Folder of the record `name`: a path, an id, or the start of an id among the runs and the records of sweeps.
+    """Folder of the record `name`: a path, an id, or the start of an id among all runs of the results.
 
     If the results are in a store, this is its local copy. Raises ConfigError if there is no such record, or if several ids
     start with `name`.
@@ -106,19 +107,18 @@ def find_run(name: str, environment: Environment) -> Path:
 
     if (Path(name) / "record.json").is_file():
         return Path(name)
-    results = environment.results
     if environment.results_store:
         copy_records_from(name, environment)
-    paths = [path for pattern in candidates.RUNS for path in results.glob(pattern)]
     # A repeated sweep has the same runs under the same ids, of which the newest is taken.
-    folders = {path.parent.name: path.parent for path in sorted(paths, key=lambda path: path.stat().st_mtime)}
+    paths = sorted(environment.record_files(), key=lambda path: path.stat().st_mtime)
+    folders = {path.parent.name: path.parent for path in paths}
     if name in folders:
         return folders[name]
     matching = sorted(each for each in folders if each.startswith(name))
     # A record of earlier code lies beside the newer one, under a longer name.
     matching = [each for each in matching if not any(each.startswith(f"{other}.") for other in matching)]
     if not matching:
-        raise ConfigError(f"unknown run {name!r} in {results}{nearest(name, folders)}")
+        raise ConfigError(f"unknown run {name!r} in {environment.results}{nearest(name, folders)}")
     require(len(matching) == 1, f"{name!r} matches {len(matching)} runs: {', '.join(matching[:4])}; give more of the id")
     return folders[matching[0]]
 

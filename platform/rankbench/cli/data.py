@@ -138,6 +138,8 @@ def describe(
 
 
 def _show_description(prepared: Dataset, facts: dict[str, Any]) -> None:
+    from rankbench.data.fetch import MIRROR_NAMES
+
     out.print(f"{prepared.name}: {prepared.card.title}", style="bold")
     if prepared.card.stand_in:
         out.print(f"stand-in: {prepared.card.stand_in}", style="yellow")
@@ -157,6 +159,8 @@ def _show_description(prepared: Dataset, facts: dict[str, Any]) -> None:
         out.print(line)
     if prepared.raw_gone:
         out.print(prepared.raw_gone, style="yellow")
+    if any(source["file"] in MIRROR_NAMES[source["part"]] for source in facts["sources"] if source["origin"] == "mirror"):
+        out.print("ids are those of the mirror, which may have numbered users and items anew", style="yellow")
     if facts["verified"] and prepared.sources:
         out.print("the checksums of the raw files are correct", style="green")
     for line in prepared.differences:

@@ -15,7 +15,7 @@ from rankbench.cli.console import Json, clock, err, out, phase_progress, print_j
 from rankbench.cli.declare import RunByDefault, command
 from rankbench.core.environment import Environment
 from rankbench.core.threads import available_cpus
-from rankbench.judge.printing import in_words, parts
+from rankbench.judge.printing import estimate, in_words, parts
 from rankbench.leaderboard.milestones import before
 from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions, VerifyOptions
 from rankbench.tracking.labels import Labels
@@ -66,11 +66,12 @@ def run(
     command, or one with a larger budget, goes on where it ended.
     """
     from rankbench.leaderboard.agenda import agenda, compete
-    from rankbench.leaderboard.tracked import sink_of
+    from rankbench.leaderboard.tracked import EXPERIMENT
+    from rankbench.tracking.mlflow_sink import MlflowSink
 
     environment = Environment.from_env()
     labels = Labels.if_tracked(track, "rankbench leaderboard", tag)
-    sink = sink_of(environment, labels, lambda line: err.print(f"warning: {line}")) if labels else None
+    sink = MlflowSink.of(environment, EXPERIMENT, labels, lambda line: err.print(f"warning: {line}")) if labels else None
     phase = "looking at datasets" if dry_run else "preparing datasets"
     with phase_progress() as progress:
         todo = agenda(options, environment, lambda name, done, total: progress(phase, done, total), dry_run)
@@ -220,12 +221,10 @@ def _outcome(result: Result) -> str:
     where = f"{result.entrant} on {result.dataset}"
     if not result.finished:
         return f"{where}, {result.allowed}: {result.status}: {result.reason}"
-    value, low, high = result.metrics[result.metric]
-    interval = "" if low is None or high is None else f" [{low:.4f}, {high:.4f}]"
     default = f", defaults {result.default[result.metric]:.4f}" if result.default else ""
     return (
-        f"{where}, {result.allowed}: {result.metric} {value:.4f}{interval}{default}, {result.tried} settings, "
-        f"{result.seconds['all']:.1f} s, {result.ended}"
+        f"{where}, {result.allowed}: {result.metric} {estimate(*result.metrics[result.metric])}{default}, "
+        f"{result.tried} settings, {result.seconds['all']:.1f} s, {result.ended}"
     )
 
 

@@ -75,6 +75,8 @@ def reproduce(
     from rankbench.sweeps.views.live import ReproduceView
 
     options.check()
+    alone = "--dry-run shows what is to be measured, and --alone times what is; leave one of them out"
+    require(not (dry_run and options.alone), alone)
     environment = Environment.from_env()
     view = ReproduceView(options.seconds, quiet=json)
     plan = agenda(options, environment, dry_run, view.told)
@@ -84,7 +86,6 @@ def reproduce(
         if plan.adopted:
             err.print(f"{plan.adopted} finished runs of this machine were taken over")
     if dry_run:
-        require(not options.alone, "--dry-run shows what is to be measured, and --alone times what is; leave one of them out")
         _show_tasks(plan, json)
         return
     outcome = None
@@ -117,7 +118,7 @@ def status(options: StatusOptions, json: Json = False) -> None:
     every = paper_tables(environment)
     names = selected_names(options.tables or [], all_names(every))
     counts = count_cells(every, names, evidence, environment)
-    off = by_cause(off_cells(every, names, evidence))
+    off = by_cause(off_cells(every, names, evidence, environment))
     if json:
         causes = [{"cause": cause, "meaning": MEANING[cause], "cells": number, "rows": rows} for cause, number, rows in off]
         by_table = {name: asdict(each) for name, each in counts.items()}
@@ -210,10 +211,10 @@ def _show_results(plan: Agenda, outcome: Outcome | None, json: bool) -> None:
             for row in own:
                 if row.arm.account and measurements(row, plan.evidence):
                     out.print(f"{row.arm.label}: {row.arm.account}", style="dim")
-    for study, dataset in plan.studies:
-        out.print(f"\n{study.table} on {dataset}, {study.unit}", style="bold")
-        print_table(*study_columns(study, dataset, plan.evidence))
-        out.print(study.account, style="dim")
+    for study in plan.studies:
+        out.print(f"\n{study.simulation.table} on {study.dataset}, {study.simulation.unit}", style="bold")
+        print_table(*study_columns(study, plan.evidence))
+        out.print(study.simulation.account, style="dim")
     out.print(f"\n{MARKED}", style="dim")
     if outcome:
         done = [counted(outcome.fitted, "fit"), counted(outcome.searched, "search", "searches")]

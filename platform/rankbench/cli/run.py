@@ -11,11 +11,12 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.threads import require_threads
 from rankbench.experiment.options import RunOptions
+from rankbench.judge.printing import estimate
 from rankbench.tracking.labels import Labels
 
 if TYPE_CHECKING:
     from rankbench.api.record_run import RecordedRun
-    from rankbench.tracking.record import Measured, RunRecord
+    from rankbench.tracking.record import RunRecord
 
 PRINTED = (
     "dataset", "method", "params", "metrics", "users", "groups", "iterations", "seconds", "joules", "peak_memory_bytes", "seed",
@@ -96,7 +97,7 @@ def show_record(record: RunRecord) -> None:
     for base in dict.fromkeys(name.split("@")[0] for name in record.metrics):
         values = [record.metrics.get(f"{base}@{k}") for k in cutoffs] or [None]
         values[0] = values[0] or record.metrics.get(base)  # a metric without cutoffs stands in the first column
-        body.append([base, *map(_cell, values)])
+        body.append([base, *(estimate(each.mean, each.low, each.high) if each else "" for each in values)])
     print_table(["metric", *[f"@{k} [95 %]" for k in cutoffs or [""]]], body)
     phases = "  ".join(f"{name} {value:.2f} s" for name, value in record.seconds.items())
     peak = f"  peak {record.peak_memory_bytes / 1e9:.2f} GB" if record.peak_memory_bytes else ""
@@ -116,11 +117,3 @@ def show_data(record: RunRecord) -> None:
         out.print(f"differs from the published counts: {difference}", style="yellow")
     if record.dataset.raw_gone:
         out.print(record.dataset.raw_gone, style="yellow")
-
-
-def _cell(value: Measured | None) -> str:
-    if value is None:
-        return ""
-    digits = 4 if abs(value.mean) < 10 else 1
-    interval = "" if value.low is None else f" [{value.low:.{digits}f}, {value.high:.{digits}f}]"
-    return f"{value.mean:.{digits}f}{interval}"

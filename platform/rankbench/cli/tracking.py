@@ -13,7 +13,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import StorageError, require
 from rankbench.core.extras import require_extra
 from rankbench.core.redaction import without_password
-from rankbench.tracking.address import checked_uri, is_server, tracking_uri
+from rankbench.tracking.address import artifacts_folder, checked_uri, is_server, tracking_uri, variable
 from rankbench.tracking.labels import Labels
 
 if TYPE_CHECKING:
@@ -49,8 +49,9 @@ def status(json: Json = False) -> None:
     from rankbench.tracking.store import is_new
 
     environment = Environment.from_env()
-    uri, spool = tracking_uri(environment), Spool(environment.results / "spool")
-    problem = "" if is_new(uri) else check(uri, environment.results / "mlartifacts")
+    uri, artifacts = tracking_uri(environment), artifacts_folder(environment)
+    spool = Spool.beside(artifacts)
+    problem = "" if is_new(uri) else check(uri, artifacts)
     waiting, aside = spool.waiting(), spool.aside()
     if json:
         facts = {"store": without_password(uri), "reachable": not problem, "reason": problem or None, "exists": not is_new(uri)}
@@ -75,12 +76,13 @@ def sync(json: Json = False) -> None:
     from rankbench.tracking.spool import Spool
 
     environment = Environment.from_env()
-    uri, spool = tracking_uri(environment), Spool(environment.results / "spool")
+    uri, artifacts = tracking_uri(environment), artifacts_folder(environment)
+    spool = Spool.beside(artifacts)
     spool.inherit()
     messages = spool.waiting()
     left, aside = 0, len(spool.aside())
     if messages:
-        delivery = Delivery(uri, environment.results / "mlartifacts", queue=False)
+        delivery = Delivery(uri, artifacts, queue=False)
         bar = Progress(console=err, transient=True)
         with bar if err.is_terminal and not json else nullcontext():
             task = bar.add_task("sending", total=len(messages))
@@ -128,9 +130,9 @@ def serve(
     from rankbench.tracking import server
 
     environment = Environment.from_env()
-    uri, artifacts = checked_uri(store, "--store") if store else tracking_uri(environment), environment.results / "mlartifacts"
+    uri, artifacts = checked_uri(store, "--store") if store else tracking_uri(environment), artifacts_folder(environment)
     shown, public = without_password(uri), not server.is_loopback(host)
-    given = "--store" if store else "RANKBENCH_TRACKING_URI"
+    given = "--store" if store else variable(environment)
     require(not is_server(uri), f"{given}={shown} is an MLflow server; name a database, as in --store sqlite:///FILE")
     require(
         open_to_network or not public,

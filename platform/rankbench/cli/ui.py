@@ -11,7 +11,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.extras import require_extra
 from rankbench.core.redaction import without_password
-from rankbench.tracking.address import is_server, tracking_uri
+from rankbench.tracking.address import artifacts_folder, is_server, tracking_uri, variable
 
 EXAMPLES = """Example:
   rankbench ui --port 5001
@@ -29,7 +29,7 @@ def ui(
     environment = Environment.from_env()
     uri, at = tracking_uri(environment), url("127.0.0.1", port)
     shown = without_password(uri)
-    require(not is_server(uri), f"RANKBENCH_TRACKING_URI={shown} is already an MLflow server; open it in a browser")
+    require(not is_server(uri), f"{variable(environment)}={shown} is already an MLflow server; open it in a browser")
 
     def on_ready() -> None:
         if json:
@@ -37,4 +37,4 @@ def ui(
         else:
             err.print(f"MLflow on {at}, store {shown} (press Ctrl-C to stop)")
 
-    return serve(uri, environment.results / "mlartifacts", on_ready, port=port)
+    return serve(uri, artifacts_folder(environment), on_ready, port=port)

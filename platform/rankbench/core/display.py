@@ -1,9 +1,14 @@
-"""How an object shows itself in Python and in a notebook: a title and facts about it."""
+"""How an object shows itself in Python and in a notebook: a title and facts about it; and parameters as words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+
+
+def setting_text(params: Mapping[str, object]) -> str:
+    """Return parameters as `name=value` words."""
+    return " ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items())
 
 
 def as_text(title: str, facts: Mapping[str, str]) -> str:

@@ -26,6 +26,7 @@ VARIABLES = {
     "RANKBENCH_HOME": "a folder with your own datasets/ and experiments/, searched first",
 }
 
+RECORDS = ("reproduce/records", "runs", "sweeps/*/records")  # in the results folder
 _PACKAGE = Path(__file__).resolve().parents[1]
 _ON, _OFF = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
@@ -111,6 +112,10 @@ class Environment:
         folders = [parent / kind for parent in parents if parent is not None]
         return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
+    def record_files(self) -> list[Path]:
+        """Return the file of each record in the results folder, whatever command made it."""
+        return [path for place in RECORDS for path in sorted(self.results.glob(f"{place}/[!.]*/record.json"))]
+
     def stored_beside_experiments(self, name: str, given: Path | None) -> Path:
         """Return the folder of a store: as given; `name` in a folder of experiment files if it is there and not part of an
         installed package, as in a checkout; otherwise `name` in the results folder.
@@ -118,7 +123,7 @@ class Environment:
         if given:
             return given
         for folder in self.catalogues("experiments"):
-            if (folder / name).is_dir() and "site-packages" not in folder.parts:
+            if (folder / name).is_dir() and not folder.is_relative_to(_PACKAGE):
                 return folder / name
         return self.results / name
 

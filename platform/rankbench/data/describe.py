@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from rankbench.core.environment import Environment
+from rankbench.core.errors import DownloadError
 from rankbench.data.cards import Card
 from rankbench.data.fetch import cached_file
-from rankbench.data.prepare import Dataset, prepared_before, stored_before
+from rankbench.data.prepare import Dataset, prepare, prepared_already, prepared_before, stored_before
+
+MISSING = ("mirror only", "offline", "no such file", "no such folder")  # of what `raw_data` says
 
 
 def raw_data(card: Card, environment: Environment) -> str:
@@ -39,10 +42,18 @@ def raw_data(card: Card, environment: Environment) -> str:
     return "no such file" if local else "offline" if environment.offline else "download"
 
 
-def why_missing(card: Card, environment: Environment) -> str:
-    """Why the raw data cannot be had, in the words of `raw_data`; empty if they can, as far as is known without the network."""
-    found = raw_data(card, replace(environment, data_store=None))
-    return found if found in ("mirror only", "offline", "no such file", "no such folder") else ""
+def at_hand(card: Card, environment: Environment, only_look: bool = False) -> tuple[Dataset | None, str]:
+    """Prepare the dataset of a card, and return it, or None and in a few words why its data cannot be had.
+
+    With `only_look` nothing is downloaded, prepared or written: there may be no dataset and no reason against it, as far as is
+    known without the network.
+    """
+    try:
+        dataset = prepared_already(card, environment) if only_look else prepare(card, environment)
+    except DownloadError as error:
+        return None, error.brief
+    found = "" if dataset else raw_data(card, replace(environment, data_store=None))
+    return dataset, found if found in MISSING else ""
 
 
 def _prepared(card: Card, environment: Environment) -> bool:

@@ -1,4 +1,4 @@
-"""How every table, page and sentence prints a p-value, an interval, a difference, a share and several names."""
+"""How every table, page and sentence prints a p-value, an interval, a difference, a share, a duration and several names."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ def number(value: float | None) -> str:
 def difference(value: float | None, digits: int = 4) -> str:
     """Return a difference with its sign, empty for None."""
     return "" if value is None else f"{value:+.{digits}f}"
+
+
+def estimate(mean: float, low: float | None = None, high: float | None = None) -> str:
+    """Return a mean with four digits, or one digit from 10 on, and its interval in brackets if there is one."""
+    digits = 4 if abs(mean) < 10 else 1
+    bounds = "" if low is None or high is None else f" [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{mean:.{digits}f}{bounds}"
 
 
 def interval(low: float | None, high: float | None, form: str = ".4f") -> str:
@@ -47,9 +54,12 @@ def counted(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
-def setting_text(params: dict[str, object]) -> str:
-    """Return parameters as `name=value` words."""
-    return " ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in params.items())
+def duration(seconds: float) -> str:
+    """Return seconds as text in a suitable unit, such as 40 s, 12 min or 3 h 20 min."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def listed(names: Iterable[str]) -> str:

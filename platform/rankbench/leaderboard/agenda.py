@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from rankbench.cluster.session import host_and_port, require_reachable, session
@@ -14,14 +16,16 @@ from rankbench.core.files import require_writable
 from rankbench.core.patterns import selected
 from rankbench.core.threads import available_cpus, require_threads
 from rankbench.data.cards import Card, load_card
+from rankbench.data.describe import at_hand
 from rankbench.evaluation.metrics import METRICS, metric_set
+from rankbench.experiment.estimate import Size
 from rankbench.experiment.methods import families
 from rankbench.fitting.drive import Row
 from rankbench.leaderboard.collection import chosen_datasets, sources
-from rankbench.leaderboard.contest import Entry, Plan, plan, run
+from rankbench.leaderboard.contest import Entry, Plan, run
 from rankbench.leaderboard.entrants import Entrant, entrants
 from rankbench.leaderboard.entry import Rules
-from rankbench.leaderboard.milestones import budget_of
+from rankbench.leaderboard.milestones import budget_of, milestones
 from rankbench.leaderboard.options import LeaderboardOptions
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.tracked import describe, follow, send
@@ -71,7 +75,9 @@ def agenda(
     on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
     dry_run: bool = False,
 ) -> Agenda:
-    """Return what is left of a leaderboard. With `dry_run` nothing is downloaded, prepared or written.
+    """Prepare the datasets that can be had, and return what is left of a leaderboard: small milestones first, and then small
+    datasets. With `dry_run` nothing is downloaded, prepared or written, and data that are not prepared have the size that their
+    card expects, if it says so. `on_dataset` is told of each dataset, the number of those before it, and of all.
 
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset of the selection is available.
     """
@@ -87,11 +93,28 @@ def agenda(
     cards = [card for card in cards if card.name in options.datasets or not card.source.generator]
     known = entrants(rules.metric)
     chosen = [known[name] for name in selected(options.methods, known, "--methods", families())]
-    todo = plan(chosen, cards, budget, rules, stores.of, environment, on_dataset, dry_run, options.best, sources(environment))
-    if len(todo.not_available) == len(cards):
-        reasons = ", ".join(f"{name} ({why})" for name, why in todo.not_available.items())
+    every, problems = list[Entry](), dict[str, str]()
+    for number, card in enumerate(cards):
+        on_dataset(card.name, number, len(cards))
+        dataset, why = at_hand(card, environment, dry_run)
+        if why:
+            problems[card.name] = why
+            continue
+        size = Size.of(dataset) if dataset else Size.known(card, environment)
+        fingerprint = dataset.fingerprint if dataset else ""
+        for entrant, milestone in product(chosen, milestones(budget)):
+            every.append(Entry(entrant, card, size, milestone, stores.of(card, entrant), fingerprint))
+    if not every:
+        reasons = ", ".join(f"{name} ({why})" for name, why in problems.items())
         raise DownloadError(f"none of the datasets is available: {reasons}")
-    return Agenda(todo, rules, stores)
+    left = [each for each in every if not each.done(rules)]
+    left.sort(key=lambda each: (each.milestone, each.size.interactions if each.size else math.inf, each.card.name))
+    names = tuple(each.name for each in chosen), tuple(card.name for card in cards if card.name not in problems)
+    used = {each.results.folder: each.results for each in every}
+    whole = Plan(
+        tuple(left), len(every) - len(left), problems, options.best, *names, tuple(used.values()), sources(environment)
+    )
+    return Agenda(whole, rules, stores)
 
 
 def rules_of(metric: str, threads: int) -> Rules:

@@ -379,7 +379,7 @@ def value_of(entry: Result, metric: str) -> float | None:
     """
     if entry.finished:
         return entry.metrics[metric][0] if metric in entry.metrics else None
-    return math.nan if entry.status == "over budget" else None
+    return math.nan if entry.lost else None
 
 
 def ranking_of(results: Iterable[Result], metric: str, sources: Mapping[str, str] | None = None) -> MethodRanking:

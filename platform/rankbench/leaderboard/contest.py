@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
-from pathlib import Path
 
 import pyarrow as pa
 
 from rankbench.cluster.machine import capacity
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ClusterError, DownloadError, without_colours
+from rankbench.core.errors import ClusterError, without_colours
 from rankbench.data.cards import Card
-from rankbench.data.describe import why_missing
-from rankbench.data.prepare import prepare, prepared_already
 from rankbench.experiment.estimate import Size, memory
 from rankbench.experiment.outcome import now
 from rankbench.fitting.drive import Row
 from rankbench.leaderboard.board import comparable, ranking_of
 from rankbench.leaderboard.entrants import Entrant
-from rankbench.leaderboard.entry import LATE, LIVE_BYTES, EntryJob, Rules
-from rankbench.leaderboard.milestones import before, milestones, name_of
+from rankbench.leaderboard.entry import DIVERGED, LATE, LIVE_BYTES, EntryJob, Rules
+from rankbench.leaderboard.milestones import before, name_of
 from rankbench.leaderboard.results import Leaderboard, Result, Status, thinned, within
 from rankbench.leaderboard.saved import SavedRace
 from rankbench.ledger.claims import Claims
-from rankbench.ledger.line import measured_in
+from rankbench.ledger.line import measured_in, origin
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.running import Follow, Running
 from rankbench.sweeps.store import SweepStore
@@ -105,10 +101,10 @@ class Entry:
     def result(self, record: RunRecord, rules: Rules) -> Result:
         """What the store says after the entry was run. Only what may be the fault of the machine has failed."""
         searched, reason = record.searched, record.error or ""
-        if searched is None:
-            return self.without_result(rules, "over budget" if reason == LATE else "failed", reason)
-        if searched.refused:
-            return self.without_result(rules, "not applicable", reason)
+        if searched is None or searched.refused:
+            of_method: Status = "over budget" if reason == LATE else "diverged" if reason.startswith(DIVERGED) else "failed"
+            lost = self.without_result(rules, "not applicable" if searched else of_method, reason)
+            return replace(lost, **origin(record.environment))
         about = asdict(searched) | measured_in(record) | {"method": record.method, "params": record.params}
         about |= {"joules": record.joules, "curve": thinned([(row["seconds"], row["valid"]) for row in record.curve])}
         about["default"] = {
@@ -178,53 +174,6 @@ class Plan:
         on_valid = [each if each.valid is None else replace(each, metrics={rules.metric: (each.valid, 0, 0)}) for each in shown]
         board = ranking_of(on_valid, rules.metric, self.sources)
         return [board.methods[i] for i in board.order]
-
-
-def plan(
-    entrants: Sequence[Entrant],
-    cards: Sequence[Card],
-    budget: float,
-    rules: Rules,
-    store_of: Callable[[Card, Entrant], Leaderboard],
-    environment: Environment,
-    on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
-    dry_run: bool = False,
-    best: int | None = None,
-    sources: Mapping[str, str] | None = None,
-) -> Plan:
-    """Prepare the datasets that can be had, and return what is left of every entrant on each of them until each milestone of
-    `budget`: small milestones first, and then small datasets. With `dry_run` nothing is prepared: what is not prepared has the
-    size that its card expects, if it says so.
-
-    `on_dataset` is told of each dataset, the number of those before it, and of all.
-    """
-    left: list[Entry] = []
-    stores: dict[Path, Leaderboard] = {}
-    problems: dict[str, str] = {}
-    done = 0
-    for number, card in enumerate(cards):
-        on_dataset(card.name, number, len(cards))
-        try:
-            dataset = prepared_already(card, environment) if dry_run else prepare(card, environment)
-        except DownloadError as error:
-            problems[card.name] = error.brief
-            continue
-        if dataset is None and (why := why_missing(card, environment)):
-            problems[card.name] = why
-            continue
-        size = Size.of(dataset) if dataset else Size.known(card, environment)
-        fingerprint = dataset.fingerprint if dataset else ""
-        for entrant, milestone in product(entrants, milestones(budget)):
-            store = store_of(card, entrant)
-            stores[store.folder] = store
-            entry = Entry(entrant, card, size, milestone, store, fingerprint)
-            if entry.done(rules):
-                done += 1
-            else:
-                left.append(entry)
-    left.sort(key=lambda each: (each.milestone, each.size.interactions if each.size else math.inf, each.card.name))
-    names = tuple(each.name for each in entrants), tuple(card.name for card in cards if card.name not in problems)
-    return Plan(tuple(left), done, problems, best, *names, tuple(stores.values()), sources or {})
 
 
 def run(
@@ -311,6 +260,8 @@ def _run(
             (record,), entry, folder = records, entries[unit.run_id], runs.records / unit.run_id
             result = entry.result(record, rules)
             result = replace(result, started_at=begun.get(unit.run_id, result.started_at))
+            if not result.finished and len(cluster.machines) > 1:  # this process may have written the record of another one
+                result = replace(result, cpu="")
             keep(entry, result, record.curve, read_per_user(folder) if result.finished else None)
             shutil.rmtree(folder)
             claims[entry.results.folder].release(entry.race(rules))

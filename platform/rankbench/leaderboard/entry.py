@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from rankbench.core import threads
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, RankbenchError
+from rankbench.core.errors import ConfigError, NumericalError, RankbenchError
 from rankbench.core.memory import memory_errors_are_clear
 from rankbench.core.plugins import guarded
 from rankbench.core.progress import Progress
@@ -61,6 +61,7 @@ OUTSIDE = 1800.0  # seconds for reading the data, and for the test, which the cl
 WARM_UP = 300.0  # seconds for a fit on made-up data, which compiles loops; a machine that is not busy needs some ten
 BUSY = 3.0  # times the milestone, in seconds of a watch, after which an entry without a value is ended
 LATE = "no model was complete within the budget"
+DIVERGED = "every setting diverged"  # how the reason of an entry begins
 HUNG = "an iteration of the search did not end"
 LIVE_BYTES = 2 << 30  # of all fits that are kept; a fit needs about COPIES times the bytes of its model
 COPIES = 5
@@ -205,7 +206,8 @@ class Attempt:
     def search(self) -> Generator[list[Row] | Limit, None, None]:
         """Go on with the race until the milestone. Yields the curve so far, and limits of time.
 
-        Raises NotApplicableError if the method refuses every setting, RankbenchError if no fit has a result.
+        Raises NotApplicableError if the method refuses every setting, NumericalError if every other one diverges, and
+        RankbenchError if no fit has a result for another reason.
         """
         race, milestone, energy = self.race, self.job.milestone, EnergyMeter(self.execution.device)
         yield self._limit()
@@ -237,10 +239,12 @@ class Attempt:
         joules = energy.stop()
         self.joules = None if joules is None or self.joules is None else self.joules + joules
         if self.exhausted and self.reached.best is None:
-            reasons = {each.failure for each in race.candidates if each.failure}
-            refused = all(each.refused for each in race.candidates)
-            kind = NotApplicableError if refused else RankbenchError
-            raise kind(f"no fit had a result: {'; '.join(sorted(reasons))}")
+            reasons = "; ".join(sorted({each.failure for each in race.candidates if each.failure}))
+            if all(each.refused for each in race.candidates):
+                raise NotApplicableError(f"no fit had a result: {reasons}")
+            if all(each.refused or each.diverged for each in race.candidates):
+                raise NumericalError(f"{DIVERGED}: {reasons}")
+            raise RankbenchError(f"no fit had a result: {reasons}")
 
     def test(self) -> Outcome:
         """Measure the best model and that of the defaults on test, and save the race, or remove what was saved if it is over,

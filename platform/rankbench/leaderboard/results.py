@@ -30,7 +30,7 @@ from rankbench.tracking.record import RunRecord
 ROUNDED = ("metrics", "traits", "seconds", "valid", "peak_memory_gb", "default", "curve")
 POINTS = 30  # most points of a curve
 _MEASURED = b"started_at"  # metadata of a table of users: when its entry was measured
-Status = Literal["finished", "over budget", "not applicable", "failed"]
+Status = Literal["finished", "over budget", "diverged", "not applicable", "failed"]
 Name = Annotated[str, Field(pattern=r"^\w[\w.+-]{0,149}$")]  # part of the name of a file: at most a loss and an encoder
 Several = Annotated[int, Field(ge=1)]
 Number = Annotated[int, Field(ge=0)]
@@ -87,7 +87,12 @@ class Result(MeasuredFit):
     @property
     def over(self) -> bool:
         """Whether the race goes on to no further milestone."""
-        return self.ended in ("settled", "exhausted") or self.status == "not applicable"
+        return self.ended in ("settled", "exhausted") or self.status in ("diverged", "not applicable")
+
+    @property
+    def lost(self) -> bool:
+        """Whether the method had its time and has no result, so that it is worse than any other."""
+        return self.status in ("over budget", "diverged")
 
     def gain(self, metric: str) -> float | None:
         """By which share of its value the defaults are worse; None if that is not known."""

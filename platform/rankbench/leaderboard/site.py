@@ -18,7 +18,7 @@ from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
 from rankbench.judge.compare import compare
 from rankbench.judge.over_datasets import rank_agreement
-from rankbench.judge.printing import in_words, interval
+from rankbench.judge.printing import estimate, in_words, interval
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.explorer import explorer
@@ -127,9 +127,7 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
         sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
     sections.append(Section("Datasets", (_datasets_grid(board),)))
     shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
-    spent = sum(
-        each.threads * each.seconds.get("all", each.budget if each.status == "over budget" else 0) for each in board.entries
-    )
+    spent = sum(each.threads * each.seconds.get("all", each.budget if each.lost else 0) for each in board.entries)
     facts = (
         ("budget", board.allowed),
         ("methods", str(len(ranking.methods))),
@@ -306,8 +304,7 @@ def _value(result: Result | Foreign, metric: str, interval: bool = True) -> str:
     if metric not in result.metrics:
         return ""
     value, low, high = result.metrics[metric]
-    text = f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"
-    return f"{text} [{low:.4f}, {high:.4f}]" if interval and low is not None and high is not None else text
+    return estimate(value, low, high) if interval else estimate(value)
 
 
 def _of_default(result: Result, metric: str) -> tuple[str, str]:

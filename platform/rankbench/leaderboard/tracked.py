@@ -5,27 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rankbench.core.environment import Environment
 from rankbench.core.palette import colour_of_name
 from rankbench.fitting.drive import Row
 from rankbench.leaderboard.entry import EntryJob
 from rankbench.leaderboard.milestones import name_of
 from rankbench.leaderboard.results import Result
 from rankbench.sweeps.units import Unit
-from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_internals import COLOUR
-from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
+from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import metric_key
 from rankbench.tracking.saved_views import standing_view
 from rankbench.tracking.spool import milliseconds
 
 EXPERIMENT = "leaderboard"  # in MLflow
-
-
-def sink_of(environment: Environment, labels: Labels, warn: Callable[[str], None]) -> MlflowSink:
-    """Return what sends entries to MLflow. Raises ConfigError for a wrong address of its store."""
-    return MlflowSink(tracking_uri(environment), EXPERIMENT, environment.results / "mlartifacts", warn, labels=labels)
 
 
 def describe(sink: MlflowSink) -> None:

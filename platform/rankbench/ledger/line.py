@@ -88,5 +88,5 @@ def origin(environment: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "cpu": str(environment.get("machine", {}).get("cpu", "")),
         "revision": environment.get("revision"),
-        "versions": {name: packages[name] for name in PACKAGES if name in packages},
+        "versions": {name: packages[name] for name in PACKAGES if packages.get(name)},
     }

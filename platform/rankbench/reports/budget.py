@@ -79,14 +79,6 @@ def budget_columns(entries: tuple[Spent, ...]) -> tuple[list[str], list[list[str
     return tabulated([*entries, *[total] * (len(entries) > 1)], shown)
 
 
-def duration(seconds: float) -> str:
-    """Return seconds as text in a suitable unit, such as 40 s, 12 min or 3 h 20 min."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def seconds_between(started_at: str, finished_at: str) -> float | None:
     """Return the seconds between two times in ISO format; None if one is missing."""
     try:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from rankbench.core.display import setting_text
 from rankbench.core.palette import COLOURS
 from rankbench.judge.compare import Comparison
-from rankbench.judge.printing import difference, interval, number, p_text, parts, setting_text
+from rankbench.judge.printing import difference, interval, number, p_text, parts
 from rankbench.reports.figure import (
     GREY,
     INK,

@@ -83,6 +83,6 @@ def _cell(cell: str) -> Markup:
 
 def _numeric(body: list[list[str]], column: int) -> bool:
     """Whether to align a column to the right: each of its cells is empty, starts with a number, or says why there is none."""
-    none = ("not ", "failed", "over budget")
+    none = ("not ", "failed", "over budget", "diverged")
     cells = [line[column] for line in body if line[column] and not line[column].startswith(none)]
     return bool(cells) and all(re.match(r"(< )?[+-]?[\d,]*\.?\d+([ ÷–/%]|$)", cell) for cell in cells)

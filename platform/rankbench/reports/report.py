@@ -6,10 +6,11 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+from rankbench.core.display import setting_text
 from rankbench.core.environment import Environment
 from rankbench.core.files import write_text
 from rankbench.core.markdown import without_tags
-from rankbench.judge.printing import MANY, setting_text
+from rankbench.judge.printing import MANY
 from rankbench.reports.budget import spent
 from rankbench.reports.conclusions import at_the_end, conclude, deciding_metric, ends_sentence, untuned
 from rankbench.reports.deviations import data_deviations, interval_notes, left_out, run_deviations, stand_ins
@@ -23,7 +24,7 @@ from rankbench.reports.sweep_page import sweep_page
 from rankbench.reports.tables import Table, pairs_note, render
 from rankbench.reports.targets import time_to_target
 from rankbench.schema.stored_sweep import ComparisonsFile, StoredSweep
-from rankbench.tracking.address import tracking_uri
+from rankbench.tracking.address import artifacts_folder, tracking_uri
 from rankbench.tracking.links import RunLinks, run_links
 
 
@@ -125,7 +126,7 @@ def _rows(stored: StoredSweep, compared: ComparisonsFile) -> tuple[list[ReportRo
 def links_of(stored: StoredSweep, environment: Environment) -> RunLinks:
     """Return the pages of the final runs in MLflow, as far as the tracking store has them."""
     runs = [name for row in stored.rows for name in row.final]
-    return run_links(tracking_uri(environment), environment.results / "mlartifacts", stored.about.id, runs)
+    return run_links(tracking_uri(environment), artifacts_folder(environment), stored.about.id, runs)
 
 
 def write_report(folder: Path, stored: StoredSweep, links: RunLinks = RunLinks()) -> list[Path]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
+from rankbench.core.display import setting_text
 from rankbench.judge.agreement import Agreement
-from rankbench.judge.printing import setting_text
 from rankbench.schema.stored_sweep import PooledMean
 from rankbench.tracking.record import RunRecord
 

@@ -32,9 +32,9 @@ def page_kind(kind: str, stem: str = "{}") -> Callable[[Maker], Maker]:
     return register
 
 
-def link(kind: str, name: str, text: str = "") -> Link:
-    """Return the cell of a table that links to the page of a kind, by its name if no other text is given."""
-    return Link(text or name, _KINDS[kind][0].format(name))
+def link(kind: str, name: str) -> Link:
+    """Return the cell of a table that links to the page of a kind by its name."""
+    return Link(name, _KINDS[kind][0].format(name))
 
 
 @dataclass

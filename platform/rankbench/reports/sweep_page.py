@@ -8,7 +8,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rankbench.reports.budget import budget_columns, duration, seconds_between
+from rankbench.judge.printing import duration
+from rankbench.reports.budget import budget_columns, seconds_between
 from rankbench.reports.figure import Figure
 from rankbench.reports.page import Addresses, Best, Block, Code, Grid, Items, Legend, Page, Second, Section, Text
 from rankbench.reports.rows import ReportRow

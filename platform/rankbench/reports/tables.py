@@ -11,10 +11,11 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
+from rankbench.core.display import setting_text
 from rankbench.core.spreadsheet import inert_table
 from rankbench.evaluation.metrics import better_if_larger
 from rankbench.judge.compare import LEVEL, Comparison
-from rankbench.judge.printing import difference, interval, number, p_text, parts, setting_text
+from rankbench.judge.printing import difference, interval, number, p_text, parts
 from rankbench.reports import markdown
 from rankbench.reports.budget import Spent
 from rankbench.reports.conclusions import Conclusions

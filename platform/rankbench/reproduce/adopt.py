@@ -15,8 +15,6 @@ from rankbench.reproduce.schedule import measurement_of
 from rankbench.tracking.record import RunRecord, read_record
 from rankbench.tracking.run_fields import CHANGED
 
-PLACES = ("reproduce/records", "runs", "sweeps/*/records")
-
 
 def adopt(fits: Iterable[RequiredFit], evidence: Evidence, environment: Environment, warn: Callable[[str], None]) -> int:
     """Add a line for each wanted fit without one that some command has run on the same data. Returns how many were added."""
@@ -39,7 +37,7 @@ def adopt(fits: Iterable[RequiredFit], evidence: Evidence, environment: Environm
 
 def stored_runs(environment: Environment, warn: Callable[[str], None] = lambda line: None) -> Iterator[tuple[Path, RunRecord]]:
     """Yield the folders and records of the runs of this machine, whatever command made them, but those that cannot be read."""
-    for path in (path for place in PLACES for path in sorted(environment.results.glob(f"{place}/[!.]*/record.json"))):
+    for path in environment.record_files():
         try:
             yield path.parent, read_record(path.parent)
         except DataError as error:

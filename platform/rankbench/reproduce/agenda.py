@@ -16,9 +16,8 @@ from rankbench.core.errors import DownloadError, RankbenchError, require
 from rankbench.core.files import require_writable
 from rankbench.core.registry import nearest
 from rankbench.core.threads import available_cpus
-from rankbench.data.cards import Card, load_card
-from rankbench.data.describe import why_missing
-from rankbench.data.prepare import prepare, prepared_already
+from rankbench.data.describe import at_hand
+from rankbench.data.prepare import prepared_already
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import adopt
@@ -31,12 +30,12 @@ from rankbench.reproduce.options import ReproduceOptions, StoreOptions
 from rankbench.reproduce.paired import check_claims, check_neighbours, run_folders
 from rankbench.reproduce.required_fits import PaperRow, metrics_for, required_fits, rows_of
 from rankbench.reproduce.schedule import STAGES, Task, tasks
-from rankbench.reproduce.simulations import SIMULATIONS, Simulation, card_key
+from rankbench.reproduce.simulations import SIMULATIONS, StudyTable, study_tables
 from rankbench.reproduce.timing import require_idle
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.labels import Labels
-from rankbench.tracking.mlflow_sink import MlflowSink, tracking_uri
+from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import run_name
 from rankbench.tracking.saved_views import seeds_view
@@ -56,7 +55,7 @@ class Agenda:
 
     options: ReproduceOptions
     tables: tuple[PaperTable, ...]
-    studies: tuple[tuple[Simulation, str], ...]
+    studies: tuple[StudyTable, ...]
     rows: tuple[PaperRow, ...]
     metrics: dict[str, MetricSet]
     evidence: Evidence
@@ -80,7 +79,7 @@ class Agenda:
         here = run_folders(environment) if "again" in stages else None
         size_of = partial(Size.known, environment=environment) if self.evidence.read_only else None
         seconds = self.options.search_seconds
-        studies = [(study, name) for study, name in self.studies if not study.alone]
+        studies = [each for each in self.studies if not each.simulation.alone]
         left = tasks(self.rows, studies, self.evidence, environment, self.metrics, cpus, seconds, here, size_of)
         chosen = (task for task in left if not stages or task.stage in stages)
         return tuple(task for task in chosen if not labels or labels & set(task.row_labels))
@@ -122,16 +121,16 @@ def agenda(
     names = selected_names(options.tables or (), all_names(every))
     chosen = (table for table in every if table.name in names)
     selected = tuple(table if options.device is None else table.on(options.device, options.gpus) for table in chosen)
-    simulations = tuple(each for each in SIMULATIONS if each.table in names)
+    studies = tuple(study_tables(names, environment))
     cards = {name: card for table in selected for name, card in table.cards.items()}
-    cards |= {name: load_card(name, environment) for each in simulations for name in each.datasets if name not in cards}
+    cards |= {each.dataset: each.card for each in studies if each.dataset not in cards}
     _require_known(options.datasets, list(cards), "--datasets: no selected table has")
     _require_known(options.stages, STAGES, "--stages: no stage is called")
-    rows_known = [*(arm.label for table in selected for arm in table.spec.arms), *(each.study for each in simulations)]
+    rows_known = [*(arm.label for table in selected for arm in table.spec.arms), *(each.simulation.study for each in studies)]
     _require_known(options.rows, rows_known, "--rows: no selected table has a row")
     evidence = Evidence(environment.stored_beside_experiments(EVIDENCE, options.store), read_only)
     wanted = {name: card for name, card in cards.items() if not options.datasets or name in options.datasets}
-    problems = _prepare(wanted, environment, read_only)
+    problems = {name: why for name, card in wanted.items() if (why := at_hand(card, environment, read_only)[1])}
     available = [name for name in wanted if name not in problems]
     if not available:
         raise DownloadError("none of the datasets is available: " + ", ".join(f"{n} ({why})" for n, why in problems.items()))
@@ -144,23 +143,9 @@ def agenda(
         check_claims(selected, available, evidence, environment)
         check_neighbours(selected, available, evidence, environment)
     metrics = {name: metrics_for(name, every) for name in available}
-    studies = tuple((each, name) for each in simulations for name in each.datasets if name in available)
+    studies = tuple(each for each in studies if each.dataset in available)
     plan = Agenda(options, selected, studies, rows, metrics, evidence, problems, adopted)
     return replace(plan, tasks=plan.tasks_left(environment, None if options.address else available_cpus()))
-
-
-def _prepare(cards: dict[str, Card], environment: Environment, read_only: bool) -> dict[str, str]:
-    """Prepare the datasets that can be had, and return why others cannot; with `read_only`, only look."""
-    problems = {}
-    for name, card in cards.items():
-        try:
-            if not read_only:
-                prepare(card, environment)
-            elif not prepared_already(card, environment) and (why := why_missing(card, environment)):
-                problems[name] = why
-        except DownloadError as error:
-            problems[name] = error.brief
-    return problems
 
 
 def _require_known(given: Sequence[str], known: Sequence[str], problem: str) -> None:
@@ -192,7 +177,7 @@ def reproduce(
     require_writable(records_folder(environment))
     if options.address:
         require_reachable(options.address)
-    sink = MlflowSink(tracking_uri(environment), SWEEP, environment.results / "mlartifacts", told, labels=labels or Labels())
+    sink = MlflowSink.of(environment, SWEEP, labels, told)
     sink.open()
     names = [table.name for table in plan.tables]
     published = Counter(name for row in plan.rows for name in row.published)
@@ -214,20 +199,20 @@ def reproduce(
     running.follow = lambda unit, record: sink.follow(record, **shown(unit, record, records_folder(environment)))
     deadline, outcome = None if budget is None else started + budget, Outcome()
     how = plan.metrics, options.search_seconds, deadline, told, on_records, running, outcome
-    try:
+    with sink:  # which says that the call was aborted if an error or Ctrl-C ends it
         with session(options.address, available_cpus(), gpus=plan.on_gpu) as cluster:
             budgeted = BudgetedRun(plan.evidence, environment, cluster, *how)
             if options.alone:
                 outcome.complete = run_alone(plan.named_rows, plan.studies, budgeted)
             else:
                 cpus = None if options.address else cluster.cpus
-                for study, name in plan.studies:
-                    if study.alone and study.stored(name, plan.evidence, card_key(name, environment)) is None:
-                        told(f"{study.table} on {name} measures seconds: --alone runs it, on an idle machine")
+                for study in plan.studies:
+                    if study.simulation.alone and study.stored(plan.evidence) is None:
+                        where = f"{study.simulation.table} on {study.dataset}"
+                        told(f"{where} measures seconds: --alone runs it, on an idle machine")
                 for line in forecast(plan.tasks, budget, cluster.cpus, cluster.gpus).lines():
                     told(line)
                 outcome.complete = run_within_budget(lambda: plan.tasks_left(environment, cpus), budgeted)
-    finally:
         sink.finish_sweep([], ok=not outcome.failed)
     datasets = {row.dataset for row in plan.rows}
     plan.evidence.read()  # with what other commands have measured and tested meanwhile

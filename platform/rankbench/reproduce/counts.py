@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import get_args
 
 from rankbench.core.environment import Environment
-from rankbench.data.cards import Card, load_card
-from rankbench.data.describe import raw_data
+from rankbench.data.cards import Card
+from rankbench.data.describe import MISSING, raw_data
 from rankbench.judge.agreement import Agreement
 from rankbench.reproduce.agreement import Count, count, counted_cells, tally
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.costs import cost_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import rows_of
-from rankbench.reproduce.simulations import SIMULATIONS
+from rankbench.reproduce.simulations import study_tables
 from rankbench.schema.experiment import Cause
 
 MEANING: dict[Cause, str] = {
@@ -31,7 +31,7 @@ MEANING: dict[Cause, str] = {
     "not found": "not found; what was tried stands at the row",
 }
 assert set(MEANING) == set(get_args(Cause))
-NOWHERE = ("download", "no such file", "no such folder", "offline", "mirror only")  # of `raw_data`
+NOWHERE = ("download", *MISSING)  # of `raw_data`
 
 
 def counts(
@@ -66,12 +66,9 @@ def counts_by_dataset(
             for row in rows_of([table], [card.name]):
                 total += count(row, here, evidence) + tally(len(row.costs), here, cost_cells(row, evidence))
             yield table.name, card, total
-    for simulation in (each for each in SIMULATIONS if each.table in names):
-        for dataset in simulation.datasets:
-            card = load_card(dataset, environment)
-            here = raw_data(card, environment) not in NOWHERE
-            cells = [cell for _, cell in simulation.cells(dataset, evidence)]
-            yield simulation.table, card, tally(len(simulation.published(dataset)), here, cells)
+    for study in study_tables(names, environment):
+        here, cells = raw_data(study.card, environment) not in NOWHERE, [cell for _, cell in study.cells(evidence)]
+        yield study.simulation.table, study.card, tally(len(study.published), here, cells)
 
 
 @dataclass(frozen=True)
@@ -83,12 +80,13 @@ class OffCell:
     cell: Agreement
 
 
-def off_cells(tables: Sequence[PaperTable], names: Collection[str], evidence: Evidence) -> list[OffCell]:
+def off_cells(
+    tables: Sequence[PaperTable], names: Collection[str], evidence: Evidence, environment: Environment
+) -> list[OffCell]:
     """Return the cells that are off in the tables `names`, those of simulations included, and stand-ins left out."""
     found = [each for table in tables if table.name in names for each in _cells_of_table(table, evidence)]
-    for simulation in (each for each in SIMULATIONS if each.table in names):
-        for dataset in simulation.datasets:
-            found += [OffCell(row, simulation.cause, cell) for row, cell in simulation.cells(dataset, evidence)]
+    for study in study_tables(names, environment):
+        found += [OffCell(row, study.simulation.cause, cell) for row, cell in study.cells(evidence)]
     return [each for each in found if each.cell.state == "off"]
 
 

@@ -20,7 +20,7 @@ from rankbench.reproduce.mlflow_tags import beside_published
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit
 from rankbench.reproduce.schedule import Task, fresh, in_time, next_batch, slots
 from rankbench.reproduce.search import Done, search
-from rankbench.reproduce.simulations import Simulation, card_key, simulate
+from rankbench.reproduce.simulations import StudyTable, simulate
 from rankbench.reproduce.timing import alone_folder, keep_seconds, time_alone, untimed
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.running import OutOfTime, Running
@@ -96,11 +96,11 @@ def run_within_budget(tasks_left: Callable[[], Sequence[Task]], budgeted: Budget
             if not queue:  # fits took less time than estimated, so that others have time now
                 late = {task.key: task for task in budgeted.left_of([*late.values()]) if task.key not in begun}
                 queue = in_time([*late.values()], running.seconds_left, *room)[0]
-                late = {key: task for key, task in late.items() if not any(task is other for other in queue)}
+                late = {key: task for key, task in late.items() if task not in queue}
             if not queue:
                 break
             batch = next_batch(queue, running.seconds_left)
-            queue = [task for task in queue if not any(task is other for other in batch)]
+            queue = [task for task in queue if task not in batch]
             batch = budgeted.left_of([task for task in batch if task.key not in begun])
             batch, too_long, _ = in_time(batch, running.seconds_left, *room)
             late |= {task.key: task for task in too_long}
@@ -133,8 +133,8 @@ def _work_on(batch: Sequence[Task], budgeted: BudgetedRun) -> bool:
             return False
         first = free[0]
         if first.study is not None:
-            _study(first.study, first.dataset, budgeted)
-            budgeted.on_progress(f"{first.tables} on {first.dataset}: {first.study.study} is done")
+            _study(first.study, budgeted)
+            budgeted.on_progress(f"{first.tables} on {first.dataset}: {first.labels} is done")
         elif first.searched:
             _search(first, budgeted)
         else:
@@ -164,18 +164,18 @@ def claims_folder(environment: Environment) -> Path:
     return records_folder(environment).parent / "locks"
 
 
-def run_alone(rows: Sequence[PaperRow], studies: Sequence[tuple[Simulation, str]], budgeted: BudgetedRun) -> bool:
-    """Time one measured fit per dataset, method and encoder, one after another, and run the studies that measure seconds, with
-    their datasets. Returns whether nothing is left.
+def run_alone(rows: Sequence[PaperRow], studies: Sequence[StudyTable], budgeted: BudgetedRun) -> bool:
+    """Time one measured fit per dataset, method and encoder, one after another, and run the studies that measure seconds.
+    Returns whether nothing is left.
     """
     with _until(budgeted.deadline, budgeted.running):
         for fit in untimed(rows, budgeted.evidence):
             budgeted.running.require_time()
             _time(fit, budgeted)
-        for study, dataset in studies:
-            if study.alone and study.stored(dataset, budgeted.evidence, card_key(dataset, budgeted.environment)) is None:
-                budgeted.on_progress(f"{study.study} of {study.table} on {dataset}")
-                _study(study, dataset, budgeted)
+        for study in studies:
+            if study.simulation.alone and study.stored(budgeted.evidence) is None:
+                budgeted.on_progress(f"{study.simulation.study} of {study.simulation.table} on {study.dataset}")
+                _study(study, budgeted)
     return not (budgeted.running.over or budgeted.outcome.failed)
 
 
@@ -195,9 +195,9 @@ def _time(fit: RequiredFit, budgeted: BudgetedRun) -> None:
         budgeted.on_progress(f"{what}: {record.seconds['fit']:.1f} s alone, {record.threads} threads")
 
 
-def _study(study: Simulation, dataset: str, budgeted: BudgetedRun) -> None:
+def _study(study: StudyTable, budgeted: BudgetedRun) -> None:
     """Run a study in this process."""
-    simulate(study, dataset, budgeted.evidence, budgeted.environment, budgeted.running.require_time)
+    simulate(study, budgeted.evidence, budgeted.environment, budgeted.running.require_time)
     budgeted.outcome.studied += 1
 
 
@@ -226,12 +226,15 @@ def _forget_others(planned: Sequence[Unit], store: SweepStore, environment: Envi
     """Remove records of the units that are of other prepared data than those of now, or by code that was not committed, unless
     it is that of now: nobody knows what it was. A fit that did not finish does not say its data.
     """
-    for unit in planned:
-        for config in unit.job.configs:
-            if record := find_record(folder := store.records / unit.job.run_id(config)):
+    now: dict[str, str] = {}  # key of a card → fingerprint of its data
+    for job in (unit.job for unit in planned):
+        for config in job.configs:
+            if record := find_record(folder := store.records / job.run_id(config)):
+                if (key := job.card.content_key()) not in now:
+                    now[key] = prepare(job.card, environment).fingerprint
                 revision = str(record.environment.get("revision") or "")
                 unknown = revision.endswith(CHANGED) and revision != code_revision()
-                if unknown or record.dataset.fingerprint not in ("", prepare(unit.job.card, environment).fingerprint):
+                if unknown or record.dataset.fingerprint not in ("", now[key]):
                     shutil.rmtree(folder)
 
 

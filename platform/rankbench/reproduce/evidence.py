@@ -52,10 +52,11 @@ class Evidence(Ledger):
         """Return the search of a space on a part, with the draws of a seed; None if there is none."""
         return self._with_key(StoredSearch, dataset, (method, json.dumps(space, sort_keys=True), metric, on, seed, card))
 
-    def study_of(self, dataset: str, study: str, params: dict[str, Any], card: str | None = None) -> StoredStudy | None:
-        """Return what a study measured with these parameters, on the data of `card` or else last; None if it was not run."""
-        same = [each for each in self.lines(StoredStudy, dataset) if each.study == study and each.params == params]
-        return max((each for each in same if card in (None, each.card)), key=lambda each: each.started_at, default=None)
+    def study_of(self, dataset: str, card: str, study: str, params: dict[str, Any]) -> StoredStudy | None:
+        """Return what a study measured last with these parameters; None if it was not run."""
+        lines = self.lines(StoredStudy, dataset)
+        same = (each for each in lines if (each.card, each.study, each.params) == (card, study, params))
+        return max(same, key=lambda each: each.started_at, default=None)
 
     def claim_of(self, dataset: str, card: str, table: str, text: str, metric: str) -> StoredClaim | None:
         """Return the tests of a claim, None if it was not tested."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rankbench.judge.printing import counted
+from rankbench.judge.printing import counted, duration
 from rankbench.reproduce.schedule import Task, in_time, next_batch, slots
 
 NAMED = 3  # tasks of a kind that a line names
@@ -27,27 +27,29 @@ class Forecast:
     not_begun: list[Task]
 
     def of(self, task: Task) -> Literal["ends", "goes on", "not begun"]:
-        if any(task is each for each in self.ends):
-            return "ends"
-        return "goes on" if any(task is each for each, _ in self.goes_on) else "not begun"
+        return "ends" if task in self.ends else "not begun" if task in self.not_begun else "goes on"
 
     def lines(self) -> list[str]:
         """Say it in a few lines."""
         searches = sum(bool(task.searched) for task in self.ends)
         then = f"; what {searches} of them choose is fitted after that" if searches else ""
-        longest = sorted(self.ends, key=lambda task: -task.seconds)
-        about = f"to the end in about {rough(self.takes)} on {counted(self.cpus, 'processor')}: {_some(longest, 'the longest')}"
-        lines = [about + then] if self.ends else ["no task ends"]
+        longest = _some(sorted(self.ends, key=lambda task: -task.seconds), "the longest")
+        about = f"to the end in about {duration(self.takes)} on {counted(self.cpus, 'processor')}: {longest}{then}"
+        lines = [about] if self.ends else ["no task ends"]
         for task, left in self.goes_on:
             calls = counted(math.ceil(left / self.seconds), "more call")
             done = f" (begun: {task.begun.iterations:,} iterations are done)" if task.begun else ""
             lines.append(
-                f"not to the end: {_name(task)}{done} needs about {rough(left)} more; the same command continues it, in "
-                f"{calls} of {rough(self.seconds)}"
+                f"not to the end: {_name(task)}{done} needs about {duration(left)} more; the same command continues it, in "
+                f"{calls} of {duration(self.seconds)}"
             )
-        if self.not_begun:
-            shortest = sorted(self.not_begun, key=lambda task: task.seconds)
-            lines.append(f"not begun: {_some(shortest, 'the shortest')}")
+        # A study has no checkpoint from which a later call would go on.
+        never = [task for task in self.not_begun if task.study and task.seconds > self.seconds]
+        if later := sorted((task for task in self.not_begun if task not in never), key=lambda task: task.seconds):
+            lines.append(f"not begun: {_some(later, 'the shortest')}")
+        if never:
+            why = f"never begun in {duration(self.seconds)}, because a study runs in one call; give a larger --budget"
+            lines.append(f"{why}: {_some(sorted(never, key=lambda task: -task.seconds), 'the longest')}")
         return lines
 
 
@@ -58,7 +60,7 @@ def forecast(tasks: Sequence[Task], seconds: float | None, cpus: int, gpus: int 
     while queue and passed < budget:
         left = budget - passed
         batch = next_batch(queue, left)
-        queue = [task for task in queue if not any(task is other for other in batch)]
+        queue = [task for task in queue if task not in batch]
         running, too_long, took = in_time(batch, left, cpus, gpus)
         late += too_long
         for task in running:
@@ -71,17 +73,8 @@ def forecast(tasks: Sequence[Task], seconds: float | None, cpus: int, gpus: int 
     shortest = sorted((task for task in late if task.unit is not None), key=lambda task: task.seconds)
     begin = shortest[: slots(shortest, cpus, gpus)] if left > 0 else []
     goes_on += [(task, max(task.seconds - left, 0.0)) for task in begin]
-    not_begun = [task for task in (*late, *queue) if not any(task is each for each in begin)]
+    not_begun = [task for task in (*late, *queue) if task not in begin]
     return Forecast(budget, cpus, passed, ends, goes_on, not_begun)
-
-
-def rough(seconds: float) -> str:
-    """A duration as precise as an estimate."""
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= length:
-            digits = 1 if seconds < 10 * length else 0
-            return f"{seconds / length:.{digits}f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _name(task: Task) -> str:
@@ -91,5 +84,5 @@ def _name(task: Task) -> str:
 
 def _some(tasks: Sequence[Task], which: str) -> str:
     """Say how many tasks there are, and name the first few."""
-    shown = "; ".join(f"{_name(task)} ({rough(task.seconds)})" for task in tasks[:NAMED] if task.seconds)
+    shown = "; ".join(f"{_name(task)} ({duration(task.seconds)})" for task in tasks[:NAMED] if task.seconds)
     return counted(len(tasks), "task") + (f", {which if len(tasks) > 1 else 'that is'} {shown}" if shown else "")

@@ -29,7 +29,7 @@ from rankbench.reproduce.paired import standing_pairs
 from rankbench.reproduce.required_fits import MEANING, PaperRow, rows_of
 from rankbench.reproduce.results import MARKED, cost_columns, count_columns, seed_columns, study_columns, table_columns
 from rankbench.reproduce.seeds import Spread, spreads
-from rankbench.reproduce.simulations import SIMULATIONS, Simulation
+from rankbench.reproduce.simulations import StudyTable, study_tables
 from rankbench.schema.experiment import Claim
 
 TITLES = {
@@ -101,7 +101,7 @@ class Paper:
 
     name: str
     tables: tuple[PaperTable, ...]
-    studies: tuple[Simulation, ...]
+    studies: tuple[StudyTable, ...]
     counts: dict[str, Count]
     off: list[OffCell]
 
@@ -142,9 +142,9 @@ def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, 
     site, papers = Site(folder, ("md",)), []
     for name in dict.fromkeys(table.paper for table in tables):
         own = tuple(table for table in tables if table.paper == name)
-        studies = tuple(each for each in SIMULATIONS if each.paper == name)
         mine = {each for each in names if each.split("/")[0] == name}
-        papers.append(Paper(name, own, studies, counts(tables, mine, evidence, environment), off_cells(own, mine, evidence)))
+        studies, off = tuple(study_tables(mine, environment)), off_cells(own, mine, evidence, environment)
+        papers.append(Paper(name, own, studies, counts(tables, mine, evidence, environment), off))
         site.add("paper", name, papers[-1], evidence)
     site.add("papers", "README", papers, evidence, environment)
     return site.files
@@ -201,7 +201,9 @@ def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     files = Counter(table.name for table in paper.tables)
     for table in paper.tables:
         sections += _table_sections(table, evidence, told, files[table.name] > 1)
-    sections += [section for study in paper.studies for section in _study_sections(study, evidence)]
+    for study in (each for each in paper.studies if each.stored(evidence)):
+        title = f"{study.simulation.table} on {study.dataset}, {study.simulation.unit}"
+        sections.append(Section(title, (Grid(*study_columns(study, evidence)), Text(study.simulation.account))))
     measured = {row.table.name for row in rows if measurements(row, evidence)}
     if missing := [name for name in dict.fromkeys(table.name for table in paper.tables) if name not in measured]:
         sections.append(Section("Not measured", (Text(f"No row has been measured of: {', '.join(missing)}."),)))
@@ -370,13 +372,6 @@ def _accounts(rows: Sequence[PaperRow], title: str, told: dict[str, str]) -> Ite
             elsewhere.setdefault(first, []).append(row.arm.label)
     for first, labels in elsewhere.items():
         yield f"{listed(labels)}: the causes, as far as they are known, are at {first}"
-
-
-def _study_sections(study: Simulation, evidence: Evidence) -> Iterator[Section]:
-    for dataset in study.datasets:
-        if study.stored(dataset, evidence):
-            grid = Grid(*study_columns(study, dataset, evidence))
-            yield Section(f"{study.table} on {dataset}, {study.unit}", (grid, Text(study.account)))
 
 
 def _unprinted(rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:

@@ -16,7 +16,7 @@ from rankbench.experiment.job import MethodConfig, configure
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import Part, StoredFit, StoredSearch
-from rankbench.schema.experiment import ArmSpec
+from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.sweeps.units import can_score, part_of_final
 
 Origin = Literal["printed", "chosen", "as published"]
@@ -176,6 +176,13 @@ class RequiredFit:
         flat = self.config.flat
         used = tuple((name, str(flat[name])) for name in sorted(self.config.used))
         return self.card.name, self.card_key, self.config.method, used, self.part, self.dtype, self.seed
+
+    @property
+    def experiment(self) -> ExperimentSpec:
+        """The file of the first row, with this fit's part, seed and dtype for the final runs."""
+        spec = self.rows[0].table.spec
+        final = spec.final.model_copy(update={"fit_on": self.part, "seeds": (self.seed,)})
+        return spec.model_copy(update={"final": final, "dtype": self.dtype})
 
     @property
     def metrics(self) -> list[str]:

@@ -12,7 +12,7 @@ from rankbench.reproduce.agreement import Count, MeasuredRow, measurements
 from rankbench.reproduce.costs import cost_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.required_fits import PaperRow
-from rankbench.reproduce.simulations import Simulation
+from rankbench.reproduce.simulations import StudyTable
 from rankbench.reproduce.training import MARK
 
 OTHER_DATA = "published, other data"  # header of the numbers that a paper has for the data that a stand-in replaces
@@ -63,13 +63,13 @@ def cost_columns(rows: Sequence[PaperRow], evidence: Evidence) -> tuple[list[str
     return tabulated([(row, cell) for row in rows for cell in cost_cells(row, evidence)], columns)
 
 
-def study_columns(study: Simulation, dataset: str, evidence: Evidence) -> tuple[list[str], list[list[str]]]:
+def study_columns(study: StudyTable, evidence: Evidence) -> tuple[list[str], list[list[str]]]:
     """Return header and cells of a table that a study measures."""
-    measured = {(row, cell.metric): cell for row, cell in study.cells(dataset, evidence)}
+    measured = {(row, cell.metric): cell for row, cell in study.cells(evidence)}
     body = []
-    for (row, metric), published in study.published(dataset).items():
+    for (row, metric), published in study.published.items():
         cell = measured.get((row, metric))
-        missing = "1 by definition" if row == study.base else "not measured yet"
+        missing = "1 by definition" if row == study.simulation.base else "not measured yet"
         value, near = (f"{cell.mean:.4g}", _near(cell)) if cell else (missing, "")
         body.append([row, metric, value, f"{published:.4g}", near])
     return ["row", "metric", "measured", "published", "difference"], body
@@ -107,12 +107,12 @@ def seed_columns(count: Count) -> tuple[list[str], list[list[str]]]:
     return tabulated([("one", one), ("several", several)], columns)
 
 
-def as_json(rows: Sequence[PaperRow], studies: Sequence[tuple[Simulation, str]], evidence: Evidence) -> dict[str, Any]:
+def as_json(rows: Sequence[PaperRow], studies: Sequence[StudyTable], evidence: Evidence) -> dict[str, Any]:
     """Return the measured rows and studies as JSON values."""
     simulated = [
-        {"table": study.table, "dataset": dataset, "row": row, **_cell_json(cell)}
-        for study, dataset in studies
-        for row, cell in study.cells(dataset, evidence)
+        {"table": study.simulation.table, "dataset": study.dataset, "row": row, **_cell_json(cell)}
+        for study in studies
+        for row, cell in study.cells(evidence)
     ]
     return {
         "rows": [_row_json(each) for row in rows for each in measurements(row, evidence)],

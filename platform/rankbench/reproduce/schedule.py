@@ -25,7 +25,7 @@ from rankbench.judge.printing import listed
 from rankbench.reproduce.evidence import Evidence, records_folder
 from rankbench.reproduce.ledger_records import Part, StoredFit
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
-from rankbench.reproduce.simulations import Simulation, card_key
+from rankbench.reproduce.simulations import StudyTable
 from rankbench.sweeps.search.random_draws import distinct_settings
 from rankbench.sweeps.store import CHECKPOINTS
 from rankbench.sweeps.units import Unit, units
@@ -37,9 +37,11 @@ UNKNOWN = Size(1, 1, 1, 1.0, 1)
 TURN = {stage: max(number - 1, 0) for number, stage in enumerate(STAGES)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
-    """Work on rows of tables: fits of known settings that share a trial, a search on a part, or a study."""
+    """Work on rows of tables: fits of known settings that share a trial, a search on a part, or a study. Two tasks are equal if
+    they are one object.
+    """
 
     stage: Stage
     dataset: str
@@ -47,8 +49,7 @@ class Task:
     unit: Unit | None = None
     searched: tuple[PaperRow, ...] = ()  # rows with one search, of several tables; that of most draws comes first
     on: Part = "valid"
-    study: Simulation | None = None
-    card: str = ""  # the data of the study
+    study: StudyTable | None = None
     waited: str = ""  # when the rows were measured last; empty if never
     seconds: float = 0.0  # a rough estimate; of a fit that was begun, of what is left
     begun: Begun | None = None  # by an earlier call, which has saved a checkpoint
@@ -57,7 +58,7 @@ class Task:
     def key(self) -> tuple[str, tuple[object, ...], tuple[object, ...], str]:
         """What the task is, whatever else has been measured since it was planned."""
         searched = (*_search_of(self.searched[0]), self.on) if self.searched else ()
-        return self.dataset, tuple(fit.key for fit in self.fits), searched, self.study.table if self.study else ""
+        return self.dataset, tuple(fit.key for fit in self.fits), searched, self.study.simulation.table if self.study else ""
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ class Task:
     @property
     def row_labels(self) -> list[str]:
         """The labels of its rows, or the name of its study."""
-        return [self.study.study] if self.study else [*dict.fromkeys(row.arm.label for row in self.rows)]
+        return [self.study.simulation.study] if self.study else [*dict.fromkeys(row.arm.label for row in self.rows)]
 
     @property
     def labels(self) -> str:
@@ -81,18 +82,18 @@ class Task:
 
     @property
     def tables(self) -> str:
-        return self.study.table if self.study else ", ".join(dict.fromkeys(row.table.name for row in self.rows))
+        return self.study.simulation.table if self.study else ", ".join(dict.fromkeys(row.table.name for row in self.rows))
 
     @property
     def n_cells(self) -> int:
         """Number of published cells that it serves."""
-        of_study = len(self.study.published(self.dataset)) if self.study else 0
+        of_study = len(self.study.published) if self.study else 0
         return sum(len(row.published) for row in self.rows) + of_study
 
 
 def tasks(
     rows: Sequence[PaperRow],
-    studies: Iterable[tuple[Simulation, str]],
+    studies: Iterable[StudyTable],
     evidence: Evidence,
     environment: Environment,
     metrics: dict[str, MetricSet],
@@ -101,11 +102,11 @@ def tasks(
     runs_here: Collection[str] | None = None,
     size_of: Callable[[Card], Size | None] | None = None,
 ) -> list[Task]:
-    """Return what is not measured yet, in the order in which it is best done. `studies`: with their datasets. `search_seconds`:
-    the training time that each search may use; one that ended at a smaller bound is continued. What an earlier call has begun
-    comes first, whatever its stage. `runs_here`: the stamps of the fits whose values per user are on this machine; with them,
-    fits that were measured elsewhere are tasks of the stage "again". The data must be available, unless `size_of` tells their
-    sizes; a task whose size is not known has 0 seconds.
+    """Return what is not measured yet, in the order in which it is best done. `search_seconds`: the training time that each
+    search may use; one that ended at a smaller bound is continued. What an earlier call has begun comes first, whatever its
+    stage. `runs_here`: the stamps of the fits whose values per user are on this machine; with them, fits that were measured
+    elsewhere are tasks of the stage "again". The data must be available, unless `size_of` tells their sizes; a task whose size
+    is not known has 0 seconds.
     """
     size_of = size_of or (lambda card: Size.of(prepare(card, environment)))
     result: list[Task] = []
@@ -120,9 +121,7 @@ def tasks(
         groups.setdefault(key, []).append(fit)
     for (measured, *_), members in groups.items():
         first = members[0]
-        spec = first.rows[0].table.spec
-        final = spec.final.model_copy(update={"fit_on": first.part, "seeds": (first.seed,)})
-        spec = spec.model_copy(update={"final": final, "dtype": first.dtype})
+        spec = first.experiment
         size = size_of(first.card)
         configs = [fit.config for fit in members]
         for unit in units(first.card, size or UNKNOWN, configs, spec, metrics[first.card.name], "final", cpus):
@@ -145,10 +144,8 @@ def tasks(
         bounded = seconds if search_seconds is None else min(seconds, search_seconds)
         waited = _waited(alike, evidence)
         result.append(Task(stage, alike[0].dataset, searched=tuple(alike), on=on, waited=waited, seconds=bounded))
-    for study, dataset in studies:
-        card = card_key(dataset, environment)
-        if study.stored(dataset, evidence, card) is None:
-            result.append(Task("study", dataset, study=study, card=card, seconds=study.seconds(dataset)))
+    for study in (each for each in studies if each.stored(evidence) is None):
+        result.append(Task("study", study.dataset, study=study, seconds=study.simulation.seconds(study.dataset)))
     return sorted(
         result, key=lambda task: (task.begun is None, TURN[task.stage], task.waited, task.seconds / max(task.n_cells, 1))
     )
@@ -222,7 +219,7 @@ def _waited(rows: Iterable[PaperRow], evidence: Evidence) -> str:
 def fresh(task: Task, evidence: Evidence, search_seconds: float | None = None) -> Task | None:
     """Return the task without fits that were measured since it was made; None if nothing is left."""
     if task.study is not None:
-        return task if task.study.stored(task.dataset, evidence, task.card) is None else None
+        return task if task.study.stored(evidence) is None else None
     if task.searched:
         return None if is_searched(task.searched[0], task.on, evidence, search_seconds) else task
     if task.stage == "again":

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from rankbench.core.environment import Environment
 from rankbench.core.params import parameters
-from rankbench.data.cards import load_card
+from rankbench.data.cards import Card, load_card
 from rankbench.judge.agreement import Agreement
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredStudy
@@ -44,50 +45,65 @@ class Simulation:
     base: str = ""
     alone: bool = False
 
-    @property
-    def paper(self) -> str:
-        return self.table.split("/")[0]
 
-    def cells(self, dataset: str, evidence: Evidence) -> list[tuple[str, Agreement]]:
+@dataclass(frozen=True)
+class StudyTable:
+    """A simulation on one of its datasets, as `card` describes the data now: what was measured on other data does not count."""
+
+    simulation: Simulation
+    card: Card
+
+    @property
+    def dataset(self) -> str:
+        return self.card.name
+
+    @cached_property
+    def card_key(self) -> str:
+        """The key that the evidence names the data by."""
+        return self.card.content_key()[:12]
+
+    @property
+    def published(self) -> Cells:
+        return self.simulation.published(self.dataset)
+
+    def cells(self, evidence: Evidence) -> list[tuple[str, Agreement]]:
         """Return the measured cells, each with the label of its row; none without a measurement."""
-        stored = self.stored(dataset, evidence)
-        if stored is None:
+        if (stored := self.stored(evidence)) is None:
             return []
         found = []
-        for (row, metric), number in self.published(dataset).items():
-            if row != self.base and (value := stored.values.get(f"{row}: {metric}")) is not None:
+        for (row, metric), number in self.published.items():
+            if row != self.simulation.base and (value := stored.values.get(f"{row}: {metric}")) is not None:
                 found.append((row, Agreement(metric, number, value, None, None)))
         return found
 
-    def stored(self, dataset: str, evidence: Evidence, card: str | None = None) -> StoredStudy | None:
-        """Return what was measured, on the data of `card` or else last."""
-        return evidence.study_of(dataset, self.study, self.params(dataset), card)
+    def stored(self, evidence: Evidence) -> StoredStudy | None:
+        """Return what was measured on these data."""
+        simulation = self.simulation
+        return evidence.study_of(self.dataset, self.card_key, simulation.study, simulation.params(self.dataset))
 
 
-def card_key(dataset: str, environment: Environment) -> str:
-    """Return the key of the data that a study of `dataset` reads."""
-    return load_card(dataset, environment).content_key()[:12]
+def study_tables(names: Collection[str], environment: Environment) -> Iterator[StudyTable]:
+    """Yield the tables of `names` that studies measure, on each of their datasets."""
+    for simulation in (each for each in SIMULATIONS if each.table in names):
+        for dataset in simulation.datasets:
+            yield StudyTable(simulation, load_card(dataset, environment))
 
 
 def simulate(
-    simulation: Simulation,
-    dataset: str,
-    evidence: Evidence,
-    environment: Environment,
-    on_step: Callable[[], None] = lambda: None,
-    seed: int = 0,
+    table: StudyTable, evidence: Evidence, environment: Environment, on_step: Callable[[], None] = lambda: None
 ) -> StoredStudy:
-    """Run the study of a table on one dataset, in this process, and add it to the evidence. `on_step` is called from time to
-    time, and may end it by an exception.
+    """Run the study of a table in this process, and add it to the evidence. `on_step` is called from time to time, and may end
+    it by an exception.
     """
     from rankbench.studies.spec import registered
 
-    study, given, revision = registered().get(simulation.study), simulation.params(dataset), code_revision()
+    simulation, seed, revision = table.simulation, 0, code_revision()
+    study, given = registered().get(simulation.study), simulation.params(table.dataset)
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     findings = study.measure(parameters(study.params, given, study.name), seed, environment, lambda *progress: on_step())
     line = StoredStudy(
-        dataset=dataset,
-        card=card_key(dataset, environment),
+        dataset=table.dataset,
+        card=table.card_key,
         study=simulation.study,
         params=given,
         seed=seed,
@@ -100,23 +116,10 @@ def simulate(
     return line
 
 
-def _inconsistency(rows: Iterable[dict[str, Any]]) -> Cells:
-    # Precision and Recall of two lists of one user agree on which is better, so one comparison serves both columns.
-    return {(row["metric"], name): row["opposed"] for row in rows for name in ("precision@20", "recall@20")}
-
-
 def _published_inconsistency(dataset: str) -> Cells:
     table = INCONSISTENCY[DATASETS[dataset]]
     names = ("precision@20", "recall@20")
     return {(metric, name): value for metric, pair in table.items() for name, value in zip(names, pair, strict=True)}
-
-
-def _threshold_error(rows: Iterable[dict[str, Any]]) -> Cells:
-    return {(row["model"], "error"): row["error"] for row in rows if str(row["estimator"]).endswith("in training")}
-
-
-def _epoch_time(rows: Iterable[dict[str, Any]]) -> Cells:
-    return {(row["loss"], "seconds relative to SL"): row["against_sl"] for row in rows}
 
 
 def _published_epoch_time(dataset: str) -> Cells:
@@ -135,7 +138,8 @@ SIMULATIONS = (
         "metric-inconsistency",
         tuple(DATASETS)[:4],
         lambda dataset: {"datasets": dataset, "list_lengths": "200"},
-        _inconsistency,
+        # Precision and Recall of two lists of one user agree on which is better, so one comparison serves both columns.
+        lambda rows: {(row["metric"], name): row["opposed"] for row in rows for name in ("precision@20", "recall@20")},
         _published_inconsistency,
         lambda dataset: 10.0,
         "% of pairs",
@@ -164,7 +168,7 @@ SIMULATIONS = (
             "passes": 1,
             "samples": "16",
         },
-        _threshold_error,
+        lambda rows: {(row["model"], "error"): row["error"] for row in rows if row["estimator"].endswith("in training")},
         lambda dataset: {(loss, "error"): by[DATASETS[dataset]] for loss, by in THRESHOLD_ERROR.items()},
         lambda dataset: {"gowalla-talos": 2250.0, "amazon-beauty": 2400.0}.get(dataset, 400.0),
         "units of the cosine",
@@ -182,7 +186,7 @@ SIMULATIONS = (
         "epoch-time",
         tuple(DATASETS)[:4],
         lambda dataset: {"dataset": dataset, "losses": ",".join(SECONDS)},
-        _epoch_time,
+        lambda rows: {(row["loss"], "seconds relative to SL"): row["against_sl"] for row in rows},
         _published_epoch_time,
         lambda dataset: 2700.0 if dataset == "gowalla-talos" else 240.0,
         "ratio",

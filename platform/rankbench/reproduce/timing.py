@@ -64,10 +64,9 @@ def time_alone(
     """
     known = measurement_of(fit, evidence)
     assert known, "only a measured fit is timed"
-    spec = fit.rows[0].table.spec
-    final = spec.final.model_copy(update={"fit_on": fit.part, "seeds": (fit.seed,)})
+    spec = fit.experiment
     resources = spec.resources.model_copy(update={"cpus": cpus, "concurrent": 1, "device": CPU, "gpus": 1.0})
-    alone = spec.model_copy(update={"final": final, "dtype": fit.dtype, "resources": resources})
+    alone = spec.model_copy(update={"resources": resources})
     size = Size.of(prepare(fit.card, environment))
     (unit,) = units(fit.card, size, [fit.config], alone, metrics, "final", cpus)
     fitted: list[RunRecord] = []

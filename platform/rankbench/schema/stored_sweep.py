@@ -184,24 +184,31 @@ def find_sweep(name: str | None, environment: Environment, whole: bool = False) 
 
     The newest one of several is taken, and the newest one of all if `name` is None.
 
-    `whole`: a `name` that only starts the names of other experiments finds nothing. If the results are in a store, this is its
-    local copy, brought up to date. Raises ConfigError if there is none, or if sweeps of several experiments start with `name`.
+    `whole`: a `name` that only starts the names of other experiments finds nothing. If the results are in a store, sweeps that
+    are on this machine alone are found, too; of a stored one, this is its local copy, brought up to date. Raises ConfigError if
+    there is none, or if sweeps of several experiments start with `name`.
     """
     if name and (Path(name) / "sweep.json").is_file():
         return Path(name)
-    newest = _newest(name or "", *sweep_ids(environment), whole)
-    return copy_sweep(newest, environment) if environment.results_store else environment.results / "sweeps" / newest
+    here, store = ids_here(environment), environment.results_store
+    stored = stored_ids(store) if store else []
+    found = _newest(name or "", _in_order({*here, *stored}), place_of(environment), whole)
+    return copy_sweep(found, environment) if found in stored else environment.results / "sweeps" / found
 
 
-def sweep_ids(environment: Environment) -> tuple[list[str], str]:
-    """The ids of all sweeps, oldest first, and the folder or the part of the store where they are."""
-    if environment.results_store:
-        return stored_ids(environment.results_store), f"{environment.results_store}/sweeps"
-    sweeps = environment.results / "sweeps"
-    names = sorted(path.parent.name for path in sweeps.glob("*/sweep.json"))
+def ids_here(environment: Environment) -> list[str]:
+    """The ids of the sweeps in the results folder, oldest first."""
+    return _in_order({path.parent.name for path in (environment.results / "sweeps").glob("*/sweep.json")})
+
+
+def place_of(environment: Environment) -> str:
+    """Where sweeps are kept, as messages name it."""
+    return f"{environment.results_store or environment.results}/sweeps"
+
+
+def _in_order(names: set[str]) -> list[str]:
     ids = by_start(names)
-    renamed = [each for each in names if each not in ids]  # by hand, so that nothing is known of their start
-    return [*renamed, *ids], str(sweeps)
+    return [*sorted(names - {*ids}), *ids]  # what was renamed by hand says nothing of its start
 
 
 def _newest(name: str, ids: Sequence[str], place: str, whole: bool) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from rankbench.core.files import write_json, write_text
 from rankbench.reports.draw import draw
+from rankbench.reports.markdown import markdown
+from rankbench.reports.page import Grid, Items, Page, Section
 from rankbench.studies.spec import Findings, Study
 
 
@@ -16,7 +18,7 @@ def write(folder: Path, study: Study, params: Any, seed: int, findings: Findings
     exists, all do. Raises StorageError if `folder` is not writable.
     """
     table, plot, result = (folder / name for name in ("table.md", "plot.png", "result.json"))
-    write_text(table, markdown(study, findings))
+    write_text(table, markdown(page(study, findings)))
     draw(findings.figure, plot, dpi=110)
     about = {"study": study.name, "source": study.source, "params": dataclasses.asdict(params), "seed": seed}
     found = {name: getattr(findings, name) for name in ("datasets", "columns", "rows", "notes")}
@@ -36,10 +38,7 @@ def cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def markdown(study: Study, findings: Findings) -> str:
-    heading = list(findings.columns.values())
-    lines = [heading, ["---"] * len(heading), *body(findings)]
+def page(study: Study, findings: Findings) -> Page:
     used = ", ".join(f"{dataset['name']} ({dataset['fingerprint']})" for dataset in findings.datasets)
-    notes = "\n".join(f"- {note}" for note in findings.notes)
-    rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"# {study.title}\n\n{study.source}. Data: {used}.\n\n{rows}\n\n{notes}\n"
+    blocks = Grid([*findings.columns.values()], body(findings)), Items(tuple(findings.notes))
+    return Page(study.title, (f"{study.source}. Data: {used}.",), (Section("", blocks),))

@@ -7,8 +7,8 @@ from pathlib import Path
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
 from rankbench.data.prepare import prepare
-from rankbench.schema.shared_sweeps import copy_sweep
-from rankbench.schema.stored_sweep import sweep_ids
+from rankbench.schema.shared_sweeps import copy_sweep, stored_ids
+from rankbench.schema.stored_sweep import ids_here, place_of
 from rankbench.sweeps.plan import Plan
 from rankbench.tracking.record import read_records
 
@@ -28,7 +28,8 @@ def folder_to_resume(plan: Plan, environment: Environment, take_over: bool = Fal
 
 def sweep_to_resume(plan: Plan, environment: Environment) -> str:
     """The id of the newest sweep with the name and key of `plan`. Raises ConfigError if there is none."""
-    ids, place = sweep_ids(environment)
+    store, place = environment.results_store, place_of(environment)
+    ids = stored_ids(store) if store else ids_here(environment)
     if not (ours := [name for name in ids if name.startswith(f"{plan.spec.name}-{plan.key}-")]):
         raise ConfigError(
             f"{plan.spec.name}: nothing to resume in {place} for this experiment as it stands; run it without --resume"

@@ -27,11 +27,18 @@ def tracking_uri(environment: Environment) -> str:
 
     Raises ConfigError if the address cannot work.
     """
-    if environment.tracking_uri is not None:
-        return checked_uri(environment.tracking_uri, "RANKBENCH_TRACKING_URI")
-    if given := os.environ.get("MLFLOW_TRACKING_URI"):
-        return checked_uri(given, "MLFLOW_TRACKING_URI")
-    return sqlite_uri(environment.results / "mlflow.db")
+    given = environment.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+    return checked_uri(given, variable(environment)) if given else sqlite_uri(environment.results / "mlflow.db")
+
+
+def artifacts_folder(environment: Environment) -> Path:
+    """Return the folder of the files of MLflow's runs, which the spool lies beside."""
+    return environment.results / "mlartifacts"
+
+
+def variable(environment: Environment) -> str:
+    """Return the variable that `tracking_uri` takes the address from, if one is set."""
+    return "RANKBENCH_TRACKING_URI" if environment.tracking_uri else "MLFLOW_TRACKING_URI"
 
 
 def checked_uri(uri: str, name: str) -> str:

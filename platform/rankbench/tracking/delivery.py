@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rankbench.tracking.spool import Spool
 from rankbench.tracking.store import QUIET
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Delivery:
         """A line about the messages that were set aside; empty if there are none."""
         if not self.aside:
             return ""
-        folder, n = self.artifacts.parent / "spool", len(self.aside)
+        folder, n = Spool.beside(self.artifacts).folder, len(self.aside)
         return f"tracking: {n} message{'s' * (n > 1)} set aside in {folder} (*.bad); the first: {self.aside[0]}"
 
     def wait(self, seconds: float) -> bool:

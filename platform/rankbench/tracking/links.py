@@ -108,9 +108,6 @@ def _addresses(client: Any, base: str, sweep: str, records: list[str]) -> dict[s
         return run.data.tags.get(OF_SWEEP) == sweep or run.data.tags.get(PARENT) in own
 
     runs = sorted(runs, key=lambda run: (is_own(run), run.info.start_time))
-    pages = {run.data.tags.get("rankbench.run"): _page(base, run.info) for run in runs}
+    where = f"{base}/#/experiments"
+    pages = {run.data.tags.get("rankbench.run"): f"{where}/{run.info.experiment_id}/runs/{run.info.run_id}" for run in runs}
     return {record: pages[record] for record in records if record in pages}
-
-
-def _page(base: str, run: Any) -> str:
-    return f"{base}/#/experiments/{run.experiment_id}/runs/{run.run_id}"

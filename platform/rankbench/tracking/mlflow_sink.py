@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rankbench.core.environment import Environment
 from rankbench.core.errors import RankbenchError, first_line
 from rankbench.core.extras import installed, missing_packages
 from rankbench.core.redaction import without_password
-from rankbench.tracking.address import tracking_uri
+from rankbench.tracking.address import artifacts_folder, tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.last_words import LastWords
@@ -40,8 +41,6 @@ from rankbench.tracking.spool import (
     SweepStart,
     milliseconds,
 )
-
-__all__ = ["LIMIT", "PATIENCE", "MlflowSink", "tracking_uri"]
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +76,13 @@ class MlflowSink:
     _unwritten: int = 0
     _write_error: str = ""
 
+    @classmethod
+    def of(
+        cls, environment: Environment, experiment: str, labels: Labels | None = None, warn: Callable[[str], None] = log.warning
+    ) -> MlflowSink:
+        """Return what sends records to the store of a command. Raises ConfigError if its address cannot work."""
+        return cls(tracking_uri(environment), experiment, artifacts_folder(environment), warn, labels=labels or Labels())
+
     def __post_init__(self) -> None:
         self._last_words = LastWords(self.spool)
         self._live = LiveFits(self.spool, self._last_words, self.open)
@@ -99,7 +105,7 @@ class MlflowSink:
 
     @property
     def spool(self) -> Spool:
-        return Spool(self.artifacts.parent / "spool")
+        return Spool.beside(self.artifacts)
 
     def open(self) -> bool:
         """Start the uploader, unless it runs; it connects and creates the tables of a new store. Returns False if no process

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rankbench.core.display import setting_text
 from rankbench.core.palette import colour_of_name
 from rankbench.tracking.mlflow_internals import COLOUR
 from rankbench.tracking.record import RunRecord
@@ -33,20 +34,12 @@ def run_name(record: RunRecord, named: Iterable[str] = (), dataset: bool = False
     words = [record.dataset.name] if dataset else []
     words.append(record.label)
     if record.stage != "final":
-        words.append(_short({name: record.params[name] for name in named if name in record.params}))
+        words.append(setting_text({name: value for name in named if (value := record.params.get(name)) is not None}))
     if split and record.dataset.fingerprint:
         words.append(f"split {record.dataset.split_seed}")
     if record.stage != "search":
         words.append(f"seed {record.seed}")
     return " ".join(word for word in words if word)[:LONGEST]
-
-
-def _short(params: dict[str, Any]) -> str:
-    return " ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in params.items()
-        if value is not None
-    )
 
 
 def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:

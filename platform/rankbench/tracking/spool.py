@@ -155,6 +155,10 @@ class Spool:
 
     folder: Path
 
+    @classmethod
+    def beside(cls, artifacts: Path) -> Spool:
+        return cls(artifacts.parent / "spool")
+
     @property
     def lock(self) -> Path:
         """The lock file of the one process that delivers messages."""

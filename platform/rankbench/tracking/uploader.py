@@ -40,7 +40,7 @@ class Uploader:
     def __init__(self, order: dict, ended: threading.Event, report: Report):
         self.uri, self.artifacts, self.queue = order["uri"], Path(order["artifacts"]), order["queue"]
         self.root = self.artifacts.parent
-        self.spool = Spool(self.root / "spool")
+        self.spool = Spool.beside(self.artifacts)
         self.ended, self.report = ended, report
         self.runs = None
         self.refused: set[Path] = set()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankbench.core.errors import ConfigError, RankbenchError
+from rankbench.core.errors import ConfigError, NumericalError, RankbenchError
 from rankbench.experiment.fit import Fitted
 from rankbench.experiment.job import MethodConfig
 from rankbench.fitting.checkpoints import Checkpoints
@@ -22,7 +22,8 @@ from rankbench.fitting.recommenders import Recommender
 
 Measure = Callable[[Recommender, str], float]  # a metric of a model on the validation set
 Fit = Generator[list[Row], Checkpoints | None, Fitted]
-KEPT = ("seconds", "seconds_to_first", "n_done", "ended", "failure", "refused", "level", "marks")  # fields of a saved candidate
+# Fields of a saved candidate.
+KEPT = ("seconds", "seconds_to_first", "n_done", "ended", "failure", "refused", "diverged", "level", "marks")
 
 
 @dataclass(eq=False)
@@ -43,9 +44,10 @@ class Candidate:
     the function that `begin` is given. Evaluations are part of the time of a fit.
 
     `saved`: what `values` said of the candidate, with `folder` of its checkpoints, if it goes on. `failure`: why it has no
-    further value; `refused`: whether the method itself says that it cannot be fitted. `seconds_to_first`: until its first value
-    or its end, and `pace`: mean of an iteration; both 0 before. For its `Race`, `level` is the one that it is on its way to, or
-    was last, and `marks` are its values as it reached levels.
+    further value; `refused`: whether the method itself says that it cannot be fitted; `diverged`: whether a number was not
+    finite, or a matrix not positive definite. `seconds_to_first`: until its first value or its end, and `pace`: mean of an
+    iteration; both 0 before. For its `Race`, `level` is the one that it is on its way to, or was last, and `marks` are its
+    values as it reached levels.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class Candidate:
         self.seconds = self.seconds_to_first = 0.0
         self.n_done = self.level = 0
         self.marks: list[float] = []
-        self.ended, self.failure, self.refused = False, "", False
+        self.ended, self.failure, self.refused, self.diverged = False, "", False, False
         if saved:
             vars(self).update({name: saved[name] for name in KEPT})
             self.best = Best(config, *saved["best"]) if saved["best"] else None
@@ -124,7 +126,8 @@ class Candidate:
             last: int | None = end.value.iterations
             return self.best.iterations if last is None and self.best else last
         except RankbenchError as error:  # it diverged, or its values do not fit these data
-            self.ended, self.failure, self.refused = True, str(error), isinstance(error, ConfigError)
+            self.ended, self.failure = True, str(error)
+            self.refused, self.diverged = isinstance(error, ConfigError), isinstance(error, NumericalError)
             return None
 
     def _watch(self, model: Recommender, metric: str) -> float:
