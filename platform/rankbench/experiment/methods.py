@@ -30,8 +30,8 @@ def method(name: str) -> Method:
     """Return the method called `name`. Methods trained by gradient steps, whose import of PyTorch takes seconds, are imported
     only if no solver of the package has that name.
 
-    Raises ConfigError with the nearest name if there is no such method, or with the command that installs PyTorch if it is
-    missing.
+    Raises ConfigError with the nearest name if there is no such method, with a loss if the name is that of an encoder, or with
+    the command that installs PyTorch if it is missing.
     """
     _import_solvers()
     if name not in METHODS and not installed("train"):
@@ -39,7 +39,9 @@ def method(name: str) -> Method:
         losses = f"losses trained by gradient steps need {missing_packages('train')}"
         raise ConfigError(f"no closed form or solver is called {name!r}{hint}; {losses}")
     own = name in METHODS and METHODS.origin(name).startswith("rankbench.")
-    return METHODS.get(name) if own else registered().get(name)
+    if not own and name not in registered():
+        import_module("rankbench.training.methods").refuse_encoder(name)
+    return METHODS.get(name)
 
 
 def families() -> Families:

@@ -195,6 +195,13 @@ def register_losses() -> None:
     losses().watch(_register)
 
 
+def refuse_encoder(name: str) -> None:
+    """Raise ConfigError, with the loss that it learns with, if `name` is that of an encoder, which is no method."""
+    if name in encoders():
+        loss = encoders().get(name).paper_loss or "bpr"
+        raise ConfigError(f"{name} is an encoder, which learns with a loss: write the method {loss} with model={name}")
+
+
 def _register(loss: Loss) -> None:
     known = METHODS.get(loss.name) if loss.name in METHODS else None
     if not (isinstance(known, Trained) and known.loss is loss):
