@@ -31,6 +31,7 @@ def test_files_of_others_in_the_way_are_not_removed(home, capsys, kind, is_saved
 def test_what_a_killed_fit_has_left_is_removed(home, capsys):
     left = [home / "m.checkpoints" / "000002" / "values.json", home / "m.tiles" / "panel.json"]
     left.append(home / "m.checkpoints" / ".tmp-rankbench-000003-0123abcd" / "half")
+    left.append(home / "m.tiles" / ".tmp-rankbench-0123abcd-panel.json")
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")

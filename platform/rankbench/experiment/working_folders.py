@@ -31,4 +31,4 @@ def remove(folders: Iterable[Path]) -> None:
 
 
 def _is_written(path: Path) -> bool:
-    return path.name in WRITTEN or path.parent.name.startswith(SCRATCH)
+    return path.name in WRITTEN or any(name.startswith(SCRATCH) for name in (path.name, path.parent.name))
