@@ -212,6 +212,7 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["run", "synthetik", "ease"], "unknown dataset 'synthetik'; did you mean synthetic?"),
         (["run", "synthetic", "easy"], "unknown method 'easy'; did you mean ease?"),
         (["run", "synthetic", "neumf"], "neumf is an encoder, which learns with a loss: write the method bce with model=neumf"),
+        (["run", "synthetic", "lightgcn-bsl"], "lightgcn is an encoder, which learns with a loss: write the method bsl with"),
         (["run", "synthetic", "ease", "lamb=1"], "ease: unknown parameter 'lamb'; did you mean lam?"),
         (["run", "synthetic", "ease", "lam=-1"], "ease: lam must be > 0, got -1.0"),
         (["run", "synthetic", "ease", "lam=.inf"], "ease: lam must be finite, got inf"),

@@ -1,11 +1,20 @@
 """A part of a method that begins after the epoch of the measured model is named."""
 
+from contextlib import suppress
+
+import numpy as np
 import pytest
 
 import rankbench.api as rb
 from rankbench.cli import _main
-from rankbench.experiment.fit_warnings import unstarted
+from rankbench.contracts import solvers
+from rankbench.core.errors import ConfigError
+from rankbench.experiment.fit_warnings import own_type, unstarted
+from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
+from rankbench.experiment.ranges import space_of
+from rankbench.fitting.method import Iterative
+from rankbench.schema.space import expand
 
 TINY = ["data.source.generator.users=80", "data.source.generator.items=40", "data.source.generator.interactions_per_user=10"]
 
@@ -43,6 +52,42 @@ def test_a_run_says_it_once_it_has_ended(home, capsys):
 
     warning = "T_beta=3, but the model is that of epoch 2: its thresholds were never updated"
     assert f"warning: {warning}" in said(2) and "T_beta" not in said(3)
+
+
+def test_a_given_parameter_that_is_not_read_is_said(home, capsys, caplog):
+    assert _main(["run", "synthetic", "softmax", *TINY, "epochs=1", "n_negatives=5", "patience=0", "--no-track"]) == 0
+    warning = "n_negatives=5 has no effect: softmax with these parameters does not read it"
+    errors = capsys.readouterr().err
+    assert f"warning: {warning}" in errors and errors.count("has no effect") == 1
+    rb.fit("synthetic", "itemknn", progress=False, beta=0.3)
+    said = [each.message for each in caplog.records if each.name == "rankbench.api.fit"]
+    assert said == ["beta=0.3 has no effect: itemknn with these parameters does not read it"]
+
+
+@pytest.mark.parametrize("each", registered(), ids=lambda each: each.name)
+def test_what_is_not_read_changes_nothing_if_it_is_left_out(each):
+    """A fit of what won a sweep is given what it reads alone."""
+    for values in ({}, *expand(space, 20, 0, each.name)) if (space := space_of(configure(each.name, {}))) else ({},):
+        with suppress(ConfigError):
+            config = configure(each.name, values)
+            read = {name: config.flat[name] for name in config.used}
+            alone = configure(each.name, read)
+            assert {name: alone.flat[name] for name in alone.used} == read
+
+
+def test_a_type_that_a_method_does_not_use_is_said(home, capsys):
+    words = ["run", "synthetic", "itemknn", *TINY, "--dtype", "float64", "--no-track"]
+    assert _main(words) == 0
+    assert "warning: dtype=float64 has no effect: itemknn computes in a type of its own" in capsys.readouterr().err
+    assert own_type("itemknn", "float32") is None
+
+
+@pytest.mark.parametrize("method", [each.name for each in registered() if not isinstance(each, Iterative)])
+def test_it_is_said_of_the_methods_that_fit_the_same_bits(method):
+    X, _ = solvers.data()
+    one, other = (solvers.scores(solvers.fit(method, X, dtype), X) for dtype in ("float32", "float64"))
+    same = one.dtype == other.dtype and np.array_equal(one, other)
+    assert (own_type(method, "float64") is not None) == same
 
 
 def test_a_model_that_is_kept_says_it_too(environment, caplog):

@@ -16,7 +16,7 @@ from rankbench.core.progress import Progress
 from rankbench.core.public import public
 from rankbench.data.blocks import union
 from rankbench.experiment.execution import Execution, require_device
-from rankbench.experiment.fit_warnings import fit_warnings
+from rankbench.experiment.fit_warnings import fit_warnings, unread
 from rankbench.experiment.fitted_model import Model
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.model_files import FittedOn, Part
@@ -67,6 +67,8 @@ def fit(
         require_device(execution.device)
     processes = execution.workers if execution else workers
     config.require_workers(processes, f"workers={processes}")
+    for warning in unread(config, params):
+        log.warning(warning)
     card = card_of(dataset, environment, plain(dict(changes or {})))
     config.require_end(fit_on, f"fit_on={fit_on}")
     part = fit_on or config.part_to_fit(card)
@@ -74,7 +76,7 @@ def fit(
     with crew_of(workers) as crew, fit_display(progress) as (on_progress, on_curve):
         execution = Execution(crew=crew) if crew else execution
         data, fitted = load_and_fit(job, environment, execution, on_progress, on_curve)
-    for warning in fit_warnings(method, config.flat, fitted.curve, fitted.iterations):
+    for warning in fit_warnings(method, config.flat, fitted.curve, fitted.iterations, dtype):
         log.warning(warning)
     history = union(data.split.fit_matrix(part), data.split.valid_history, data.split.test_history)
     about: FittedOn = {"card": card.reference, "changes": card.changes, "name": data.name, "fingerprint": data.fingerprint}

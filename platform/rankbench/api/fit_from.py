@@ -93,7 +93,8 @@ class Winner:
         """The arguments of `fit` beside dataset and method."""
         record = self.record
         about = {"fit_on": fit_on or record.fit_on, "dtype": record.dtype, "seed": record.seed if seed is None else seed}
-        return about | self.config(fit_on).flat
+        config = self.config(fit_on)
+        return about | {name: value for name, value in config.flat.items() if name in config.used}
 
 
 def winner(

@@ -18,7 +18,7 @@ from rankbench.data.cards import Card, load_card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import DEFAULT_METRICS, MetricSet, argument_of, metric_set, require_within
 from rankbench.experiment.execution import Execution
-from rankbench.experiment.fit_warnings import fit_warnings
+from rankbench.experiment.fit_warnings import fit_warnings, unread
 from rankbench.experiment.job import Job, MethodConfig, configure
 from rankbench.experiment.options import MetricOptions, RunOptions
 from rankbench.experiment.outcome import Outcome
@@ -81,6 +81,8 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
             n_items = prepare(card, environment, progress).split.n_items
         require_cutoffs_within(planned.metrics, options, n_items, card.name)
     require_effect(config, options)
+    for warning in unread(config, planned.given):
+        err.print(f"warning: {warning}")
     part = options.fit_on or config.part_to_fit(card)
     job = Job(card, (config,), part, metrics=planned.metrics, dtype=options.dtype, seed=options.seed, curve=options.curve)
     if isinstance(config.spec, ClosedForm) and options.address and options.spill is None:
@@ -102,7 +104,7 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
         if options.memory and record.peak_memory_bytes > memory_bytes(options):
             peak = record.peak_memory_bytes / 1e9
             err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {options.memory}")
-        found = fit_warnings(record.method, record.params, record.curve, record.iterations)
+        found = fit_warnings(record.method, record.params, record.curve, record.iterations, record.dtype)
         for problem in (record.interval_warning(), *found):
             if problem:
                 err.print(f"warning: {problem}")

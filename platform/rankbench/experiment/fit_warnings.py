@@ -1,4 +1,4 @@
-"""What a user should know of a fit: its loss grew, its scores are no numbers, or a part of its method never began.
+"""What a user should know of a fit: its loss grew, its scores are no numbers, or what was asked for had no effect.
 
 The loss of a fit by gradient steps grows, and its scores are no numbers, where the learning rate is too high.
 """
@@ -6,22 +6,24 @@ The loss of a fit by gradient steps grows, and its scores are no numbers, where 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rankbench.core.errors import NumericalError
+from rankbench.experiment.job import MethodConfig
 from rankbench.experiment.methods import method
 from rankbench.fitting.drive import Row
+from rankbench.fitting.method import Direct
 
 RATE = "learning_rate"
 GROWTH = 0.1  # of the size of the first loss; less may be noise
 ROUNDS = 3  # number of last iterations, none of which may be lower than the first
 
 
-def fit_warnings(name: str, params: Mapping[str, Any], curve: Sequence[Row], iterations: int | None) -> list[str]:
+def fit_warnings(name: str, params: Mapping[str, Any], curve: Sequence[Row], iterations: int | None, dtype: str) -> list[str]:
     """Return a sentence for each of them, for a fit of the method called `name` whose model is that of so many iterations."""
-    return [each for each in (divergence(curve, params), unstarted(name, params, iterations)) if each]
+    return [each for each in (divergence(curve, params), unstarted(name, params, iterations), own_type(name, dtype)) if each]
 
 
 def divergence(curve: Sequence[Row], params: Mapping[str, Any]) -> str | None:
@@ -46,6 +48,20 @@ def unstarted(name: str, params: Mapping[str, Any], iterations: int | None) -> s
         if late and first is not None and iterations is not None and first + field.metadata["rests"] > iterations:
             return f"{field.name}={first}, but the model is that of epoch {iterations}: {late}"
     return None
+
+
+def unread(config: MethodConfig, given: Iterable[str]) -> list[str]:
+    """Return a sentence on each given parameter that the fit does not read, such as `n_negatives` of a loss over all items."""
+    idle = [name for name in given if name not in config.used]
+    why = f"has no effect: {config.method} with these parameters does not read it"
+    return [f"{name}={config.flat[name]} {why}" for name in idle]
+
+
+def own_type(name: str, dtype: str) -> str | None:
+    """Return a sentence if a type was asked for and the method computes in one of its own."""
+    if dtype == "float32" or not isinstance(method(name), Direct):
+        return None
+    return f"dtype={dtype} has no effect: {name} computes in a type of its own, and the model is that of float32"
 
 
 @contextmanager

@@ -70,6 +70,11 @@ def run_units(
         on_done(unit, results, cached)
         running.end()
 
+    def late(unit: Unit, reason: str) -> None:
+        give_up(unit, store, reason)
+        (store.folder / OVERDUE / unit.run_id).unlink(missing_ok=True)  # the folder is also that of other commands
+        ended(unit, records_of(unit, records), False)
+
     def begins(unit: Unit) -> bool:
         if unit.run_id in losses or may_begin(unit):
             return True
@@ -106,17 +111,16 @@ def run_units(
         if not to_run and not searches:
             break
         group = Group(to_run, searches, search, Dispatch(machines, limit), in_order)
-        lost = run_group(group, environment, session, ended, warn, running, number < ATTEMPTS, begins)
+        lost = run_group(group, environment, session, ended, late, warn, running, number < ATTEMPTS, begins)
         to_run, searches = [], []
         for end in lost:
             unit = end.unit
             losses[unit.run_id] += 1
             failures[unit.run_id] += end.reason != NODE_LOST
-            if not end.late and number < ROUNDS and failures[unit.run_id] < ATTEMPTS:
+            if number < ROUNDS and failures[unit.run_id] < ATTEMPTS:
                 to_run.append(unit)
                 continue
-            times = "" if end.late else f" (the worker was lost {losses[unit.run_id]} times)"
-            give_up(unit, store, end.reason + times)
+            give_up(unit, store, f"{end.reason} (the worker was lost {losses[unit.run_id]} times)")
             ended(unit, records_of(unit, records), False)
     # Fits of other commands have their checkpoints and tiles in the same folders.
     for name in (CHECKPOINTS, SPILL):
@@ -125,7 +129,7 @@ def run_units(
         with suppress(OSError):  # not empty, or none
             (store.folder / name).rmdir()
     shutil.rmtree(store.folder / OUTGOING, ignore_errors=True)
-    for run_id in losses:  # other commands may have units with limits in the same folder
+    for run_id in losses:
         (store.folder / OVERDUE / run_id).unlink(missing_ok=True)
     ids = dict.fromkeys(name for unit in (*units, *search.drawn) for name in unit.ids)
     return [record for name in ids if (record := find_record(records / name))]

@@ -196,10 +196,12 @@ def register_losses() -> None:
 
 
 def refuse_encoder(name: str) -> None:
-    """Raise ConfigError, with the loss that it learns with, if `name` is that of an encoder, which is no method."""
-    if name in encoders():
-        loss = encoders().get(name).paper_loss or "bpr"
-        raise ConfigError(f"{name} is an encoder, which learns with a loss: write the method {loss} with model={name}")
+    """Raise ConfigError, with what to write, if `name` is that of an encoder, alone or with a loss as on a leaderboard."""
+    for encoder in encoders():
+        pairs = {encoder.name: encoder.paper_loss or "bpr"} | {f"{encoder.name}-{loss}": loss for loss in losses().names()}
+        if name in pairs:
+            what = f"{encoder.name} is an encoder, which learns with a loss"
+            raise ConfigError(f"{name}: {what}: write the method {pairs[name]} with model={encoder.name}")
 
 
 def _register(loss: Loss) -> None:

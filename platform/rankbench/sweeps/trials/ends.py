@@ -35,21 +35,28 @@ _CAUSES = {  # part of a message of Ray → what it means
 
 @dataclass(frozen=True)
 class Lost:
-    """A unit whose worker was lost, and why. `late`: it was ended because the unit went over its limit of time."""
+    """A unit whose worker was lost, and why."""
 
     unit: Unit
     reason: str
-    late: bool = False
 
 
 class TrialEnds(Unsaved, tune.Callback):
     """Passes the result of each trial on, and collects the trials whose worker was lost.
 
-    With `again`, these are run again at the end, and `warn` is called at once.
+    With `again`, these are run again at the end, and `warn` is called at once. `on_late` is called with each unit that was
+    ended because it went over its limit of time, and with the reason: an interrupt must not lose what took so long.
     """
 
-    def __init__(self, group: Group, on_done: OnDone, warn: Callable[[str], None], again: bool):
-        self.group, self.on_done, self.warn, self.again = group, on_done, warn, again
+    def __init__(
+        self,
+        group: Group,
+        on_done: OnDone,
+        on_late: Callable[[Unit, str], None],
+        warn: Callable[[str], None],
+        again: bool,
+    ):
+        self.group, self.on_done, self.on_late, self.warn, self.again = group, on_done, on_late, warn, again
         self.lost: list[Trial] = []
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -66,8 +73,11 @@ class TrialEnds(Unsaved, tune.Callback):
     def _lost(self, trial: Trial) -> None:
         unit = self.group.unit_of(trial)
         self.group.search.end(unit)
+        if reason := why_late(self.group.search.store.folder / OVERDUE / unit.run_id):
+            self.on_late(unit, reason)
+            return
         self.lost.append(trial)  # Tune stores the error of a trial after it has called this
-        if self.again and not self._why_late(unit):
+        if self.again:
             self.warn(f"{unit.title}: its worker was lost; the trial is run again after the others, from its checkpoint if any")
 
     def _has_records(self, unit: Unit) -> bool:
@@ -88,12 +98,8 @@ class TrialEnds(Unsaved, tune.Callback):
         lost = []
         for trial in self.lost:
             unit, error = self.group.unit_of(trial), str(trial.get_error() or trial.get_pickled_error() or "")
-            late = self._why_late(unit)
-            lost.append(Lost(unit, late or cause(error.strip().splitlines()), late is not None))
+            lost.append(Lost(unit, cause(error.strip().splitlines())))
         return lost
-
-    def _why_late(self, unit: Unit) -> str | None:
-        return why_late(self.group.search.store.folder / OVERDUE / unit.run_id)
 
 
 def cause(lines: Sequence[str]) -> str:

@@ -36,13 +36,14 @@ def run_group(
     environment: Environment,
     session: Session,
     on_done: OnDone,
+    on_late: Callable[[Unit, str], None],
     warn: Callable[[str], None],
     running: Running,
     again: bool,
     begins: Callable[[Unit], bool],
 ) -> list[Lost]:
     """Run the units of a group, planned and drawn; returns those whose worker was lost. `again`: whether they will be run
-    again. `begins`: as in `Queue`.
+    again. `begins`: as in `Queue`; `on_late`: as in `TrialEnds`.
     """
     units, searches, search = group.units, group.searches, group.search
     of_units = [group.shared(unit) for unit in units]
@@ -62,7 +63,7 @@ def run_group(
         ),
         resources,
     )
-    ends = TrialEnds(group, on_done, warn, again)
+    ends = TrialEnds(group, on_done, on_late, warn, again)
     # A lost worker is reported here, in one line; Tune would print its stack.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     # Nobody needs Tune's own state, since a sweep is resumed from its records. It stays off the disk of the results, because

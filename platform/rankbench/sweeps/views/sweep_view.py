@@ -68,7 +68,7 @@ class SweepView(LiveView):
             if record.failed:
                 err.print(f"failed: {record.error} ({name})")
             elif record.stage == "final":
-                for problem in fit_warnings(record.method, record.params, record.curve, record.iterations):
+                for problem in fit_warnings(record.method, record.params, record.curve, record.iterations, record.dtype):
                     err.print(f"warning: {problem} ({name})")
         if not err.is_terminal and self.progress.done == self.progress.of:
             err.print(summary(self.progress))
