@@ -54,6 +54,15 @@ def integer(value: int):
     return ir.Constant(ir.IntType(64), value)
 
 
+def prefetch(builder, pointer, offset: int = 0, locality: int = 3):
+    """Ask for the data at `pointer` + `offset` in bytes, to be read soon; a `locality` of 3 is all levels of the cache."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    shape = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+    address = builder.gep(builder.bitcast(pointer, byte), [integer(offset)])
+    builder.call(function, [address, *(ir.Constant(number, value) for value in (0, locality, 1))])
+
+
 def arrays(context, builder, signature, arguments) -> Iterator[Any]:
     """The arguments in order: arrays as Vectors, numbers as they are."""
     for kind, value in zip(signature.args, arguments, strict=True):

@@ -63,6 +63,12 @@ class Gram:
         return matrix
 
 
+def require_exact(counts: np.ndarray, dtype: type | np.dtype) -> None:
+    """Raise ConfigError if the type cannot hold the counts of items exactly."""
+    exact = dtype == np.float64 or counts.max(initial=0) < 2**24
+    require(exact, "an item has 2^24 interactions or more, which float32 cannot count: use dtype=float64")
+
+
 def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
     """Dense XᵀX, exact: co-occurrences are counted in int32, and float32 holds whole numbers below 2^24 exactly.
 
@@ -74,10 +80,7 @@ def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
     n_items = X.shape[1]
     item_ptr, item_users, positions = by_item(X.indptr, X.indices, n_items)
     counts = np.diff(item_ptr).astype(np.float64)
-    require(
-        dtype == np.float64 or counts.max(initial=0) < 2**24,
-        "an item has 2^24 interactions or more, which float32 cannot count: use dtype=float64",
-    )
+    require_exact(counts, dtype)
     matrix = np.empty((n_items, n_items), dtype)
     _gram_rows(item_ptr, item_users, positions, X.indptr, X.indices, matrix)
     mirror_upper(matrix)

@@ -14,8 +14,8 @@ import numpy as np
 from numba.core import cgutils
 from torch import Tensor
 
-from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, plus, spread, total
-from rankbench.kernels.neighbours import AHEAD, LINE, listed, prefetch
+from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, plus, prefetch, spread, total
+from rankbench.kernels.neighbours import AHEAD, LINE, listed
 from rankbench.kernels.rows import padded
 
 SEGMENT = 64  # rows that stay in the fastest cache while they are read twice

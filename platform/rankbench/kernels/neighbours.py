@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import overload
 
-from rankbench.core.simd import LANES, integer, kernel
+from rankbench.core.simd import LANES, integer, kernel, prefetch
 
 AHEAD = 16  # places of the index that are read before they are used: an index ends with as many zeros
 LINE = 64  # bytes of a line of the cache
@@ -113,15 +113,6 @@ def _halves(builder, words):
     low = builder.shl(words, ir.Constant(_WORD, [16] * LANES))
     high = builder.and_(words, ir.Constant(_WORD, [0xFFFF0000] * LANES))
     return [builder.bitcast(part, _FLOATS) for part in (low, high)]
-
-
-def prefetch(builder, pointer, offset: int):
-    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-    shape = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-    prefetch = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0i8")
-    address = builder.gep(builder.bitcast(pointer, byte), [integer(offset)])
-    # To be read, into all levels of the cache, as data.
-    builder.call(prefetch, [address, *(ir.Constant(number, value) for value in (0, 3, 1))])
 
 
 @kernel

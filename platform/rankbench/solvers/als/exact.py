@@ -23,7 +23,7 @@ from rankbench.solvers.als.simd import (
     combine,
     factor_tile,
     gather_transposed,
-    prefetch,
+    prefetch_row,
     scale_lanes,
     solve_tile,
     subtract_dot,
@@ -161,7 +161,7 @@ def _primal(m, flat, offsets, tau, scale, start, S, block, K):
         n_next = LANES * min(CHUNK, m - i - CHUNK)
         for a in range(0, K, TILE):
             for next in range(a * n_next // K, (a + TILE) * n_next // K):
-                prefetch(flat, K, offsets, (i + CHUNK) * LANES + next)
+                prefetch_row(flat, K, offsets, (i + CHUNK) * LANES + next)
             for b in range(0, a + TILE, TILE):
                 at = a * stride + b * LANES
                 left, other = a * CHUNK * LANES, b * CHUNK * LANES

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from llvmlite import ir
 from numba.core import cgutils
 
-from rankbench.core.simd import LANES, Numbers, fma, function, integer, kernel, plus, shuffle, spread
+from rankbench.core.simd import LANES, Numbers, fma, function, integer, kernel, plus, prefetch, shuffle, spread
 
 TILE = 4  # a tile of 4 x 4 vectors and its operands stay in registers
 
@@ -153,16 +153,11 @@ def gather_transposed(builder, source, offsets, o, shift, scale, s, target, t, t
 
 
 @kernel
-def prefetch(builder, source, width, offsets, o):
+def prefetch_row(builder, source, width, offsets, o):
     """Prefetch the `width` elements of `source` at offsets[o]."""
-    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-    shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-    function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-    read, near, data = (ir.Constant(word, value) for value in (0, 2, 1))
     offset = builder.load(builder.gep(offsets.data, [o]))
     with cgutils.for_range_slice(builder, integer(0), width, integer(LANES), ir.IntType(64)) as (k, _):
-        pointer = builder.bitcast(builder.gep(source.data, [builder.add(offset, k)]), byte)
-        builder.call(function, [pointer, read, near, data])
+        prefetch(builder, builder.gep(source.data, [builder.add(offset, k)]), locality=2)
 
 
 def _transposed(builder, rows: list) -> list:

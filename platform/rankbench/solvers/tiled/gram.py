@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
-from rankbench.core.errors import require
+from rankbench.data.blocks import require_exact
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.shared import shifted_diagonal
 from rankbench.solvers.tiled.grid import Grid
@@ -26,10 +26,7 @@ class ShiftedGram:
     def __init__(self, X: sp.csr_array, shift: Shift, dtype: np.dtype):
         self.X = X
         self.counts = count_items(X.indices, X.shape[1])
-        require(
-            dtype == np.float64 or self.counts.max(initial=0) < 2**24,
-            "an item has 2^24 interactions or more, which float32 cannot count: use dtype=float64",
-        )
+        require_exact(self.counts, dtype)
         self.diagonal = shifted_diagonal(self.counts, shift, dtype)
 
     @property
