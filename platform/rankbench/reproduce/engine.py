@@ -243,8 +243,8 @@ def _search(task: Task, budgeted: BudgetedRun) -> None:
     row, environment, found_on = task.searched[0], budgeted.environment, f"{task.labels} on {task.dataset}"
     store = SweepStore(_folder_of_search(row, task.on, environment))
 
-    def run(planned: Sequence[Unit], done: Done) -> None:
-        _run(planned, row.table.spec, store, done, lambda record: task.searched, budgeted)
+    def run(planned: Sequence[Unit], done: Done, may_begin: Callable[[Unit], bool]) -> None:
+        _run(planned, row.table.spec, store, done, lambda record: task.searched, budgeted, may_begin)
 
     budgeted.on_progress(f"search {found_on}")
     size = Size.of(prepare(row.card, environment))
@@ -264,9 +264,10 @@ def _run(
     done: Done,
     rows_of: Callable[[RunRecord], Sequence[PaperRow]],
     budgeted: BudgetedRun,
+    may_begin: Callable[[Unit], bool] = lambda unit: True,
 ) -> None:
-    """Run units in their order. `done` is called with their records, and then `budgeted.on_records`, with the rows that each
-    serves.
+    """Run units in their order, without those that may not begin when their turn comes. `done` is called with their records,
+    and then `budgeted.on_records`, with the rows that each serves.
     """
     from rankbench.sweeps.run_units import run_units  # imports Ray, which reads the variables that the session sets
 
@@ -277,7 +278,7 @@ def _run(
     _forget_others(planned, store, budgeted.environment)
     run_units(
         planned, budgeted.environment, store, budgeted.cluster, spec.resources, ended, spec.search,
-        warn=budgeted.on_progress, running=budgeted.running, in_order=True,
+        warn=budgeted.on_progress, running=budgeted.running, in_order=True, may_begin=may_begin,
     )  # fmt: skip
 
 

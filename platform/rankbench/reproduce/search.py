@@ -18,7 +18,7 @@ from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
 
 Done = Callable[[Unit, list[RunRecord], bool], None]  # that of `run_units`
-Run = Callable[[Sequence[Unit], Done], None]
+Run = Callable[[Sequence[Unit], Done, Callable[[Unit], bool]], None]
 
 
 def search(
@@ -27,8 +27,9 @@ def search(
     """Return the best setting of a row on a part, or None if every draw failed.
 
     `bound`: seconds of training after which no further setting is begun; a few settings run at once, so the time can be longer
-    by theirs. `run(units, done)` runs units and calls `done` with the records of each. If a scheduler may end trials, units
-    that have records are given again, because it compares each trial with the earlier ones.
+    by theirs. `run(units, done, may_begin)` runs units and calls `done` with the records of each; it asks `may_begin` when the
+    turn of a unit comes, and leaves it out if the answer is no. If a scheduler may end trials, units that have records are
+    given again, because it compares each trial with the earlier ones.
     """
     spec, metric = row.table.spec, row.table.spec.search.choose.metric
     tried: dict[str, RunRecord] = {}
@@ -58,24 +59,17 @@ def search(
         def done(unit: Unit, records: list[RunRecord], cached: bool) -> None:
             tried.update({record.id: record for record in records})
 
-        run([*compared, *planned], done)
+        run([*compared, *planned], done, lambda unit: not over())
         if spec.search.scheduler != "none":
             compared.extend(planned)
 
     settings = distinct_settings(row.arm.params, spec.search.trials, spec.search.seed, row.source)
-    at_once = len(settings) if bound is None else max(cpus, 1)
-    for start in range(0, len(settings), at_once):
-        if not over():
-            measure(settings[start : start + at_once])
-    drawn = len(tried)
-    cut = drawn < len(settings)
+    measure(settings)
+    drawn, cut = len(tried), False
     for _ in range(STEPS):
         best = _best(tried, order, metric)
         further = one_step_beyond(row.arm, values[best.id], tried_values()) if best else []
-        if not further:
-            break
-        if over():
-            cut = True
+        if not further or (cut := over()):
             break
         measure(further)
     best = _best(tried, order, metric)
@@ -96,7 +90,7 @@ def search(
         stopped=sum(record.stopped for record in tried.values()),
         on=on,
         seconds=round(spent(), 1),
-        bound=bound if cut else None,
+        bound=bound if cut or len(tried) < len(order) else None,
         seed=spec.search.seed,
         revision=best.environment.get("revision"),
         started_at=best.started_at,
