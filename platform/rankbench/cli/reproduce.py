@@ -171,7 +171,7 @@ def _show_tasks(plan: Agenda, json: bool) -> None:
     columns: list[Column] = [
         ("stage", lambda task: task.stage),
         ("dataset", lambda task: task.dataset),
-        ("rows", lambda task: task.labels),
+        ("rows", lambda task: task.name),
         ("tables", lambda task: task.tables),
         ("fits", lambda task: str(len(task.fits))),
         ("cells", lambda task: str(task.n_cells)),

@@ -240,7 +240,7 @@ def _forget_others(planned: Sequence[Unit], store: SweepStore, environment: Envi
 
 def _search(task: Task, budgeted: BudgetedRun) -> None:
     """Search the setting of the rows of a task and store it."""
-    row, environment, found_on = task.searched[0], budgeted.environment, f"{task.labels} on {task.dataset}"
+    row, environment, found_on = task.searched[0], budgeted.environment, f"{task.name} on {task.dataset}"
     store = SweepStore(_folder_of_search(row, task.on, environment))
 
     def run(planned: Sequence[Unit], done: Done, may_begin: Callable[[Unit], bool]) -> None:
@@ -254,7 +254,7 @@ def _search(task: Task, budgeted: BudgetedRun) -> None:
         return
     budgeted.evidence.add(line)
     budgeted.outcome.searched += 1
-    budgeted.on_progress(f"chosen for {found_on}: {line.metric} {line.value:.4f} on {line.on}")
+    budgeted.on_progress(f"chosen for {task.labels} on {task.dataset}: {line.metric} {line.value:.4f} on {line.on}")
 
 
 def _run(

@@ -79,7 +79,7 @@ def forecast(tasks: Sequence[Task], seconds: float | None, cpus: int, gpus: int 
 
 def _name(task: Task) -> str:
     seed = f", seed {task.fits[0].seed}" if task.fits else ""
-    return f"{'search of ' if task.searched else ''}{task.labels} on {task.dataset}{seed}"
+    return f"{'search of ' if task.searched else ''}{task.name} on {task.dataset}{seed}"
 
 
 def _some(tasks: Sequence[Task], which: str) -> str:

@@ -81,6 +81,11 @@ class Task:
         return listed(self.row_labels)
 
     @property
+    def name(self) -> str:
+        """Its labels; of a search, also the metric that chooses, by which searches of a row for several columns differ."""
+        return f"{self.labels} by {self.searched[0].table.spec.search.choose.metric}" if self.searched else self.labels
+
+    @property
     def tables(self) -> str:
         return self.study.simulation.table if self.study else ", ".join(dict.fromkeys(row.table.name for row in self.rows))
 
