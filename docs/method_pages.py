@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 from references import keys, references
 
+from rankbench.core.config import assignments
 from rankbench.core.environment import Environment
+from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
 from rankbench.fitting.method import ClosedForm, Iterative, Method
 from rankbench.leaderboard.board import Board
@@ -172,7 +174,8 @@ def _section(each: Method | Encoder, page: Page) -> Iterator[str]:
 def commands(each: Method | Encoder) -> list[str]:
     """Return commands for a method: a fit with its first parameters at their defaults, and a search in its ranges."""
     words = [each.paper_loss or "bpr", f"model={each.name}"] if isinstance(each, Encoder) else [each.name]
-    given = [f"{field.name}={field.default}" for field in _own(each)[:2] if field.default not in (dataclasses.MISSING, None)]
+    own = [field for field in _own(each) if field.name in configure(words[0], assignments(words[1:])).used]
+    given = [f"{field.name}={field.default}" for field in own[:2] if field.default not in (dataclasses.MISSING, None)]
     return [
         " ".join(["rankbench run movielens-100k", *words, *given]),
         " ".join(["rankbench sweep --datasets movielens-100k --methods", *words]),

@@ -9,6 +9,10 @@ import references
 from pages import ROOT
 from test_blocks import check
 
+from rankbench.core.config import assignments
+from rankbench.experiment.fit_warnings import unread
+from rankbench.experiment.job import configure
+
 ENTRIES = [(page, each) for page in method_pages.pages() for each in page.entries]
 KEYS = re.findall(r"^@\w+\{([\w-]+),$", (ROOT / "docs" / "references.bib").read_text(encoding="utf-8"), re.MULTILINE)
 
@@ -47,5 +51,7 @@ def test_each_paper_has_an_address_or_is_known_to_have_none():
 def test_the_commands_of_a_method_are_taken_by_the_command_line(each):
     fit, search = method_pages.commands(each)
     assert each.name in fit and each.name in search
+    method, *words = shlex.split(fit)[3:]
+    assert not unread(configure(method, assignments(words)), assignments(words))
     for command in (fit, search):
         check(shlex.split(command)[1:])

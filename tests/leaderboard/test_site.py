@@ -125,6 +125,8 @@ def test_a_command_gives_the_parameters_back():
         assert words[:6] == ["rankbench", "run", "ml", method, "--fit-on", "train"]
         read = {name: scalar(value) for name, _, value in (word.partition("=") for word in words[6:])}
         assert configure(method, read) == configure(method, values)
+    fixed = {"iterations": 8, "patience": 0, "eval_every": 0, "stop_metric": "ndcg@20"}  # as a race states its settings
+    assert command(entry("ml", "ials", method="ials", params=fixed)).endswith("--fit-on train iterations=8 patience=0")
     last = shlex.split(command(entry("ml", "sl", method="sl", params={"text": "1e5"})))[-1]
     assert scalar(last.partition("=")[2]) == "1e5"  # and not a number
 

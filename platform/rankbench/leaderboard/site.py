@@ -11,11 +11,14 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from rankbench.core.errors import ConfigError
 from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
+from rankbench.experiment.job import configure
 from rankbench.judge.compare import compare
 from rankbench.judge.over_datasets import rank_agreement
 from rankbench.judge.printing import estimate, in_words, interval
@@ -98,9 +101,12 @@ def _alone(block: Block) -> Block | None:
 
 
 def command(result: Result) -> str:
-    """The command that fits the chosen setting again."""
+    """The command that fits the chosen setting again, with the parameters that the fit reads."""
     words = ["rankbench", "run", result.dataset, result.method, "--fit-on", "train"]
-    words += [assignment(name, value) for name, value in result.params.items()]
+    read = set(result.params)
+    with suppress(ConfigError):  # of a plugin that is not loaded here, nobody knows which
+        read &= {*configure(result.method, result.params).used}
+    words += [assignment(name, value) for name, value in result.params.items() if name in read]
     return " ".join(shlex.quote(word) for word in words)
 
 
