@@ -65,7 +65,7 @@ def run(*, options: RunOptions, tag: Tags = None, run_name: RunName = None, json
         print_json(shown | {"kept_an_earlier_record": made.kept, "folder": str(made.folder)})
         return
     # Of the many training parameters, only the given ones are shown.
-    _show(made, {*planned.config.spec.own, *planned.given})
+    _show(made, {*planned.config.spec.own, *planned.given} & {*planned.config.used})
     if environment.results_store:
         out.print(f"stored {environment.results_store}/runs/{made.record.id}")
 
