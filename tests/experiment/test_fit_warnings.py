@@ -1,4 +1,4 @@
-"""A part of a method that begins after the epoch of the measured model is named."""
+"""What a user is told of a fit: a part of its method that never began, and what was given and had no effect."""
 
 from contextlib import suppress
 
