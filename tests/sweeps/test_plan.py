@@ -127,6 +127,14 @@ def test_what_is_searched_in_vain_is_named(environment):
     assert notes == ["warning: catalogue: no setting reads T_beta and n_negatives, so that searching this changes nothing"]
 
 
+def test_a_value_that_no_arm_reads_is_named(environment):
+    softmax, bpr = ({"method": each, "params": {"epochs": 1, "n_negatives": 7}} for each in ("softmax", "bpr"))
+    alone, together = (
+        [note for note in plan_of(environment, *arms).notes if "reads" in note] for arms in ([softmax], [softmax, bpr])
+    )
+    assert alone == ["warning: n_negatives=7: no setting of this experiment reads it"] and not together
+
+
 def test_what_a_scheduler_cannot_stop_and_a_plan_does_not_count_is_named(environment):
     arms = [{"name": str(n), "method": "bpr", "params": {"epochs": 9, "patience": n}} for n in (0, 2)]
     planned = plan_of(environment, *arms, search={"scheduler": "asha", "grace": 2, "extend": True})

@@ -99,6 +99,10 @@ def test_the_defaults_are_the_first_setting_in_the_ranges_of_the_registry(tmp_pa
         ("{name: a, datasets: synthetic, methods: [eas]}", "some.yaml: methods: unknown method 'eas'; did you mean ease?"),
         ("{name: a, datasets: synthetic, methods: [ease], params: {lamb: 3}}", "params.lamb: none of the methods has this"),
         ("{name: a, datasets: synthetic, methods: [{method: ease, family: als}]}", "give method or family"),
+        (
+            "{name: a, datasets: synthetic, arms: [{method: ease, ranges: registry}], params: {lam: {grid: [1, 2]}}}",
+            "some.yaml: params: lam has a range here, and ease has ranges: registry; leave one of them out",
+        ),
         ("{name: a, datasets: synthetic}", "give arms or methods"),
         (
             "{name: a, datasets: [synthetic, {name: '!gowalla', split: {seed: 1}}], methods: ease}",

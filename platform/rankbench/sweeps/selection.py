@@ -26,7 +26,7 @@ def by_name(spec: ExperimentSpec, environment: Environment, source: str) -> Expe
     one; of several choices that select a method, the one by its name counts, or else the first. With `search: registry`, arms
     without a range get those of the registry, and so does an arm with `ranges: registry`. An experiment without any of this is
     returned as it is. Raises ConfigError, beginning with `source`, for a pattern without a match, for a parameter that no
-    method has, and for a claim about an arm that is not there.
+    method has, for a range in `params` of an arm with `ranges: registry`, and for a claim about an arm that is not there.
     """
     datasets = without_patterns(spec.datasets, card_names(environment), source)
     every = spec.search.ranges == "registry"
@@ -86,7 +86,11 @@ def _with_params(arms: Sequence[ArmSpec], spec: ExperimentSpec, source: str) -> 
     if not spec.params:
         return tuple(arms)
     require_somewhere(spec.params, [arm.method for arm in arms], f"{source}: params")
-    return tuple(arm.model_copy(update={"params": _of(spec.params, arm.method) | arm.params}) for arm in arms)
+    whole = tuple(arm.model_copy(update={"params": _of(spec.params, arm.method) | arm.params}) for arm in arms)
+    for arm in whole:
+        two = f"{', '.join(arm.searched)} has a range here, and {arm.label} has ranges: {arm.ranges}"
+        require(not (arm.ranges and arm.searched), f"{source}: params: {two}; leave one of them out")
+    return whole
 
 
 def _with_ranges(arm: ArmSpec, source: str) -> ArmSpec:

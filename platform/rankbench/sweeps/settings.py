@@ -34,8 +34,10 @@ class ArmSettings:
         known: list[MethodConfig] = []
         drawn: list[tuple[ArmSpec, list[MethodConfig]]] = []
         notes: list[str] = []
+        settings_by_arm = []
         for position, arm in enumerate(spec.arms):
             settings, about = settings_of(arm, spec, f"{source}: arms[{position}]")
+            settings_by_arm.append((arm, settings))
             notes += unread(arm, settings)
             if spec.search.by != "random" and draws(arm):
                 drawn.append((arm, settings))
@@ -44,7 +46,7 @@ class ArmSettings:
             else:
                 known += settings
                 notes += about
-        return cls(tuple(known), tuple(drawn), tuple(notes))
+        return cls(tuple(known), tuple(drawn), (*notes, *unread_by_all(settings_by_arm)))
 
     @property
     def all(self) -> tuple[MethodConfig, ...]:
@@ -136,6 +138,19 @@ def unread(arm: ArmSpec, settings: list[MethodConfig]) -> list[str]:
     names = [name for name in arm.searched if not any(reads(config, name) for config in settings)]
     told = f"warning: {arm.label}: no setting reads {in_words(names, 'parameters')}" if names else ""
     return [f"{told}, so that searching this changes nothing"] if names else []
+
+
+def unread_by_all(settings_by_arm: Iterable[tuple[ArmSpec, list[MethodConfig]]]) -> list[str]:
+    """A sentence on each value that the experiment gives and that no setting of any arm reads. Arms share what a file states:
+    it is no mistake if one of them does not read it.
+    """
+    given: dict[str, Any] = {}
+    read: set[str] = set()
+    for arm, settings in settings_by_arm:
+        given |= arm.fixed
+        read.update(*(config.used for config in settings))
+    idle = {name: value for name, value in given.items() if name not in read}
+    return [f"warning: {name}={value}: no setting of this experiment reads it" for name, value in idle.items()]
 
 
 def redundant_draws(arm: ArmSpec, settings: list[MethodConfig]) -> list[str]:
