@@ -218,7 +218,9 @@ def test_a_model_of_the_winning_row_has_the_scores_of_the_final_run_to_the_bit(r
     users = np.arange(len(model.users))
     one, other = (score(each, users, model.history, slice(None)) for each in (model.recommender, outcome.model))
     assert one.dtype == np.float32 and one.tobytes() == other.tobytes()
-    assert (model.fit_on, model.params, model.seed) == ("train+valid", record.params, 0)
+    assert (model.fit_on, model.seed) == ("train+valid", 0)
+    read, final = (configure(record.method, params) for params in (model.params, record.params))
+    assert read.used == final.used and all(read.flat[name] == final.flat[name] for name in read.used)
     # What the worker of the sweep measured, user by user.
     measured = read_per_user(made.folder / "records" / record.id).to_pandas()
     again = model.evaluate(metrics=["ndcg@5", "recall@10"], environment=environment).per_user

@@ -5,6 +5,7 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -55,6 +56,20 @@ def shop(tmp_path_factory):
 def variables(shop, monkeypatch):
     monkeypatch.setenv("RANKBENCH_RESULTS", str(shop[0]))
     monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
+
+
+def test_runs_whose_users_have_other_names_are_refused(shop, capsys, tmp_path):
+    """Of data with ids from 0 and from 1, the interactions and their fingerprint are the same."""
+    results, ids = shop
+    folder = results / "runs" / ids["random"]
+    table = read_per_user(folder)
+    for place, changed in enumerate((lambda user: user + 1, str)):
+        ids_of_file = pa.array([changed(user) for user in table["user"].to_pylist()])
+        renamed = table.set_column(table.schema.get_field_index("user"), "user", ids_of_file)
+        other = write_record(tmp_path / str(place), read_record(folder), renamed)
+        assert _main(["compare", ids["ease"], str(other)]) == 2
+        error = capsys.readouterr().err
+        assert "equal interactions of different users, so the files of their data name users differently; fit" in error
 
 
 def test_runs_are_compared_user_by_user(shop, capsys):

@@ -43,6 +43,7 @@ def test_a_good_machine_is_ready_and_nothing_is_left_behind(home, capsys):
     assert {"packages", "machine", "BLAS", "RANKBENCH_DATA", "RANKBENCH_RESULTS", "cache", "mirror", "tracking"} <= set(found)
     assert not [status for status, *_ in found.values() if status == "fail"]
     assert found["packages"][0] == "ok" and found["tracking"][0] == "ok" and "GFLOP/s" in found["BLAS"][1]
+    assert "openblas" in found["BLAS"][1]  # as in every wheel of NumPy for Linux
     assert not list(home.iterdir())
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from rankbench.leaderboard.board import Board, ranking_of
 from rankbench.leaderboard.collection import Collection
-from rankbench.leaderboard.options import BoardOptions
+from rankbench.leaderboard.options import BoardOptions, ShowOptions
 from rankbench.leaderboard.results import Leaderboard
 from rankbench.leaderboard.site import write_site, write_summary
+from rankbench.leaderboard.stored import board as stored_board
 from rankbench.leaderboard.stored import boards
 
 from .entries import entry
@@ -92,6 +93,29 @@ def test_which_processor_measured_which_dataset_is_said(tmp_path):
     assert "c,10s" in paths["entries.csv"] and {*re.findall("AMD|Intel", paths["entries.csv"])} == {"AMD", "Intel"}
     (alone,) = boards(BoardOptions(datasets=["a", "b"]), store, {})
     assert not any("processor" in line for line in alone.conclusions())
+
+
+def test_luck_that_datasets_share_and_other_code_on_one_dataset_are_said():
+    about = {"a": ("asha", "1", "1"), "b": ("asha", "1", "2"), "c": ("asha by dataset", "2", "2")}
+    entries = [
+        entry(dataset, name, 0.1, search=search, revision=revision)
+        for dataset, (search, *revisions) in about.items()
+        for name, revision in zip(("ease", "bpr"), revisions, strict=True)
+    ]
+    said = " ".join(Board(tuple(entries), "10s", "ndcg@20").caveats())
+    assert "On 2 of the 3 datasets, the races of a method tried the same settings" in said
+    assert "of several revisions of the code, between which a method may differ: b (2)." in said
+    alone = " ".join(Board(tuple(each for each in entries if each.dataset != "b"), "10s", "ndcg@20").caveats())
+    assert "same settings" not in alone and "revisions" not in alone
+
+
+def test_other_budgets_of_the_store_are_named(tmp_path, environment):
+    store = Leaderboard(tmp_path)
+    for each in (entry(), entry(entrant="sl"), entry(allowed="30s", budget=30.0)):
+        store.add(replace(each, metrics={"ndcg@20": (0.1, None, None)}))
+    shown = stored_board(ShowOptions(store=tmp_path), environment)
+    assert shown.allowed == "10s" and shown.notes == ("Shown are entries to 10s; the option budget shows others: 1 to 30s.",)
+    assert not stored_board(ShowOptions(store=tmp_path, budget="30s"), environment).notes
 
 
 def test_only_entries_on_the_newest_data_are_shown(tmp_path):

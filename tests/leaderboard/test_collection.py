@@ -56,6 +56,16 @@ def test_of_one_source_and_kind_there_are_two_at_most_and_no_data_are_cut_twice_
         assert folders.setdefault(load_card(name, environment).mirror_folder, each.source) == each.source
 
 
+def test_near_duplicates_count_once_beside_a_collection_of_ones_own(tmp_path, environment):
+    (tmp_path / "experiments" / "leaderboard").mkdir(parents=True)
+    own = "datasets: {movielens-100k: {domain: films, split: random, source: mine}}"
+    (tmp_path / "experiments" / "leaderboard" / "datasets.yaml").write_text(own, encoding="utf-8")
+    changed = replace(environment, home=tmp_path)
+    found = sources(changed)
+    assert list(collection(changed).datasets) == ["movielens-100k"] and found["movielens-100k"] == "mine"
+    assert found["amazon-beauty"] == found["seq-amazon2014-toys"] == sources(environment)["amazon-beauty"]
+
+
 def test_the_first_board_is_part_of_it(members):
     assert set(members) >= FIRST_BOARD
 

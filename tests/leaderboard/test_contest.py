@@ -40,6 +40,18 @@ def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path,
     assert (stored.status, stored.threads) == ("failed", threads)
 
 
+def test_races_draw_by_their_dataset_or_as_the_stores_other_entries_on_it(tmp_path):
+    anew = entry(tmp_path / "new", "ease")
+    elsewhere = replace(anew, card=load_card("gowalla", Environment.from_env()))
+    assert len({RULES.seed, anew.unit(RULES).job.draws, elsewhere.unit(RULES).job.draws}) == 3
+    assert anew.unit(RULES).job.draws == entry(tmp_path / "new", "ials").unit(RULES).job.draws
+    begun = entry(tmp_path / "old", "ease")
+    begun.results.add(replace(begun.without_result(RULES, "over budget"), search="asha"))
+    later = entry(tmp_path / "old", "ials")
+    assert later.without_result(RULES).search == "asha" and later.unit(RULES).job.draws == RULES.seed
+    assert begun.done(RULES) and not later.done(RULES)
+
+
 @pytest.mark.parametrize(
     ("record", "status"),
     [

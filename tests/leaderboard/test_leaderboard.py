@@ -105,13 +105,13 @@ def cluster_board(tmp_path):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_A", "RANKBENCH_"))}
     folders = {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "results")}
 
-    def command(*words, mirror=None):
+    def command(*words, mirror=None, code=0):
         source = {"RANKBENCH_MIRROR": str(mirror)} if mirror else {}
         done = subprocess.run(
             [sys.executable, "-m", "rankbench", "leaderboard", *words, "--json", "--store", "results/leaderboard"],
             cwd=tmp_path, env=kept | folders | source | {"RANKBENCH_OFFLINE": "1"}, capture_output=True, text=True, timeout=580,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == code, done.stderr
         return json.loads(done.stdout)
 
     return command
@@ -133,7 +133,7 @@ def board(home, capsys):
 def test_every_entry_ends_whatever_its_method_does(cluster_board, tmp_path):
     words = ["--datasets", "synthetic", "--budget", "2s", "--plugin", "mine.py", "--no-track"]
     methods = "popularity,copy,too-slow,dies,refuses,broken"
-    first = cluster_board("--methods", methods, *words)
+    first = cluster_board("--methods", methods, *words, code=4)
     results = {each["entrant"]: each for each in first["done"]}
     assert {name: each["status"] for name, each in results.items()} == {
         "popularity": "finished", "copy": "finished", "too-slow": "over budget", "dies": "failed", "refuses": "not applicable",
@@ -281,7 +281,7 @@ def test_entries_of_other_threads_and_metrics_are_not_mixed(board, stored):
     assert "left out are 1 by recall@20 (the option metric shows these)" in notes[0]
     assert "Shown are entries of 1 thread; left out are 1 with 2" in notes[1]
     assert notes[2] == "Left out are 1 entries on earlier data, or by earlier ranges or code of the method."
-    assert not before["notes"]
+    assert before["notes"] == notes[3:] == ["Shown are entries to 10s; the option budget shows others: 1 to 60s."]
     assert board("show", "--threads", "2")["datasets"] == ["a"]
     assert "no results with 3 threads" in board("show", "--threads", "3", code=2)
     (only,) = board("show", "--metric", "recall@20", "--datasets", "a")["methods"]

@@ -150,6 +150,16 @@ def test_seeds_are_in_the_tests_only_where_every_model_has_several(rows):
     assert "; B was run once, so" in conclude(mixed, pairs, "ndcg@20").caveats[0]
 
 
+def test_models_that_were_fitted_on_less_than_the_others_are_named(rows):
+    pairs = pairs_of(A=BASE, B=BASE - 0.1)
+    a, b = rows(["A", "B"])
+    whole = replace(a, fit_on=("train+valid",))
+    said = conclude([whole, b], pairs, "ndcg@20").caveats[1]
+    assert said == "B was fitted on train alone, other models on valid, too: a difference can come from that."
+    for equal in ([a, b], [whole, replace(b, fit_on=("train+valid",))]):
+        assert len(conclude(equal, pairs, "ndcg@20").caveats) == 1
+
+
 def test_seeds_are_not_said_of_methods_that_draw_no_random_numbers(rows):
     pairs = pairs_of(A=BASE, B=BASE - 0.1)
     drawn, fixed = ([replace(row, seeded=seeded) for row in rows(["A", "B"])] for seeded in (True, False))

@@ -31,7 +31,7 @@ from rankbench.tracking.spool import Spool, SweepEnd
 
 from .stored import stored
 
-CLUSTER = SimpleNamespace(cpus=1, gpus=0)
+CLUSTER = SimpleNamespace(cpus=1, gpus=0, local=True)
 
 
 def measure(fit, evidence, environment, tables):

@@ -165,6 +165,13 @@ def test_what_an_earlier_sweep_has_finished_is_in_no_plan(environment, monkeypat
     finish(earlier.search[0].job, folder, environment)
     planned = planned_of(environment, final={"seeds": [0, 1]})
     assert rest(planned, environment, None) == ({"search": 1, "final": 2}, 1, 3)
+    stored = folder / "records" / earlier.search[0].run_id / "record.json"
+    text = stored.read_text(encoding="utf-8")
+    record = json.loads(text)
+    record["dataset"]["sources"] = [{"sha256": "0"}]  # other files, in which users may have other names
+    stored.write_text(json.dumps(record), encoding="utf-8")
+    assert rest(planned, environment, None) == ({"search": 2, "final": 2}, 0, 4)
+    stored.write_text(text, encoding="utf-8")
     elsewhere = planned_of(environment, resources={"device": "cuda"})  # its seconds would be those of processors
     assert rest(elsewhere, environment, None) == ({"search": 2, "final": 2}, 0, 4)
     finish(earlier.search[1].job, folder, environment)

@@ -140,6 +140,8 @@ def test_what_a_scheduler_cannot_stop_and_a_plan_does_not_count_is_named(environ
     planned = plan_of(environment, *arms, search={"scheduler": "asha", "grace": 2, "extend": True})
     blind, beyond = (note for note in planned.notes if "asha" in note or "extend" in note)
     assert blind == "warning: 0: asha stops none of their trials, because with patience=0 they look at no validation set"
+    always = plan_of(environment, {"method": "ials"}, search={"scheduler": "asha", "grace": 2})  # has no patience by default
+    assert any(note.startswith("warning: ials: asha stops none of their trials") for note in always.notes)
     assert beyond == "search.extend: fits beyond the ends of ranges are not counted: at most 3 for each searched number"
 
 

@@ -45,6 +45,23 @@ def test_an_entry_of_its_own_comes_before_a_pattern(tmp_path, environment):
     assert {"name": "movielens-1m", "split": {"seed": 3}} in spec.datasets and "movielens-1m" not in spec.datasets
     (own,) = [arm for arm in spec.arms if arm.method == "ease"]
     assert own.params == {"lam": {"grid": [1, 2]}}
+    named = load(text + " arms: [{method: ease, name: mine}]}", tmp_path, environment)
+    assert [arm.label for arm in named.arms if arm.method == "ease"] == ["mine"]
+
+
+def test_fits_end_by_the_metric_that_chooses_settings(tmp_path, environment):
+    methods = "[bpr, ials, {method: sl, params: {stop_metric: mrr@20}}, {method: psl, params: {patience: 0}}, ease]"
+    text = f"{{name: some, datasets: synthetic, methods: {methods}, search: {{choose: {{metric: METRIC}}}}}}"
+    stated = {}
+    for metric in ("recall@50", "ndcg@20", "auc@20"):
+        arms = load(text.replace("METRIC", metric), tmp_path, environment).arms
+        stated[metric] = {arm.label: arm.params["stop_metric"] for arm in arms if "stop_metric" in arm.params}
+    by_hand = {"sl": "mrr@20"}
+    assert stated == {"recall@50": {"bpr": "recall@50"} | by_hand, "ndcg@20": by_hand, "auc@20": by_hand}
+    patient = load(
+        text.replace("METRIC", "recall@50").replace("ials", "{method: ials, params: {patience: 5}}"), tmp_path, environment
+    )
+    assert next(arm for arm in patient.arms if arm.label == "ials").params["stop_metric"] == "recall@50"
 
 
 def test_params_go_to_the_methods_that_have_them(tmp_path, environment):

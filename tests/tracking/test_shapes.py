@@ -262,8 +262,9 @@ def test_runs_become_children_of_the_run_that_the_user_chose(store):
     assert client.get_experiment(mine).tags["mlflow.experimentKind"] == "finetuning"  # the user's own is kept
 
 
-def test_a_parent_that_is_not_in_the_store_loses_nothing(store):
-    client, experiment = sent(store, "orphans", labels=Labels(parent="0" * 32))
+@pytest.mark.parametrize("labels", [Labels(parent="0" * 32), Labels(experiment_id="987654"), Labels(experiment_id="none")])
+def test_a_parent_or_experiment_that_is_not_in_the_store_loses_nothing(store, labels):
+    client, experiment = sent(store, f"orphans {labels.parent} {labels.experiment_id}", labels=labels)
     assert len(client.search_runs([experiment.experiment_id])) == 6
 
 

@@ -70,10 +70,12 @@ def evaluate(
     words = [metrics] if isinstance(metrics, str) else [*metrics]
     lengths = [cutoffs] if isinstance(cutoffs, int) else [*cutoffs]
     chosen = lengths != [*DEFAULT_CUTOFFS]
+    given = chosen or words != [*DEFAULT_METRICS]
     wanted = metric_set(words, lengths, given="cutoffs" * chosen)
     with fit_display(progress) as (on_progress, _):
         data = prepare(card, environment, on_progress)
-    require_within(wanted, len(data.items), data.name, argument_of(wanted.k, words, chosen))
+    if given:
+        require_within(wanted, len(data.items), data.name, argument_of(wanted.k, words, chosen))
     about: dict[str, Any] = {"on": on, "fit_on": fit_on, "seed": whole_number("seed", seed), "allow_missing": allow_missing}
     with pinned(available_cpus()):
         record, columns, ids = measure_lists(lists_of(lists), data, wanted, name or _name_of(lists), **about)
@@ -105,7 +107,8 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     board = Leaderboard(options.leaderboard) if options.leaderboard else None
     with phase_progress() as progress:
         data, stored = prepare(card, environment, progress), None
-    require_cutoffs_within(metrics, options, len(data.items), data.name)
+    if options.cutoffs is not None or options.metrics is not None:
+        require_cutoffs_within(metrics, options, len(data.items), data.name)
     if options.sweep is not None:
         stored, columns_of_sweep = sweep_for(options.sweep, data, options.on, environment)
         metrics = MetricSet(tuple(dict.fromkeys([*columns_of_sweep.names, *metrics.names])))

@@ -123,8 +123,10 @@ def blas() -> Check:
     for _ in range(3):
         A @ A
     speed = 3 * 2 * 1000**3 / (time.perf_counter() - start) / 1e9
-    kernels = sorted({pool.get("architecture", "?") for pool in threadpool_info() if pool["user_api"] == "blas"})
-    return Check("ok", "BLAS", f"{', '.join(kernels)}, {speed:.0f} GFLOP/s in float32")
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    kernels = sorted({f"{pool['internal_api']} {pool.get('architecture', '')}".strip() for pool in pools})
+    unknown = "a library whose threads cannot be set, so that bits may depend on their number"
+    return Check("ok", "BLAS", f"{', '.join(kernels) or unknown}, {speed:.0f} GFLOP/s in float32")
 
 
 def folder(name: str, path: Path) -> Iterator[Check]:

@@ -69,6 +69,9 @@ def compare(
     for label, folder in zip(labels, folders, strict=True):
         samples[label] = sample_of(read_per_user(folder), metric, folder.name)
     dataset = records[0].dataset.name
+    users = [set(each.users.tolist()) for each in samples.values()]
+    problem = "the runs have equal interactions of different users, so the files of their data name users differently"
+    require(all(each == users[0] for each in users), f"{problem}; fit them again on the files of one of them")
     comparison = compare_values(samples, dataset=dataset, metric=metric, baseline=reference, seed=seed)
     if json:
         rows = [
@@ -85,8 +88,7 @@ def _show(comparison: Comparisons, records: Sequence[RunRecord]) -> None:
     from rankbench.reports.tables import difference_columns
 
     first = comparison.pairs[0]
-    left_out = f"; {first.left_out:,} users that only some runs have are left out" if first.left_out else ""
-    out.print(f"{first.metric} on {records[0].measured_on} of {first.dataset}, {first.users:,} users{left_out}", style="bold")
+    out.print(f"{first.metric} on {records[0].measured_on} of {first.dataset}, {first.users:,} users", style="bold")
     if len({record.fit_on for record in records}) > 1:
         out.print("the runs were fitted on different parts of the data: a difference can come from that alone", style="yellow")
     body = [[label, number(m.mean), interval(m.low, m.high)] for label, m in comparison.means.items()]

@@ -14,6 +14,7 @@ from rankbench.cli.arguments import DryRun, Plugin, Tags, Track, skipping
 from rankbench.cli.console import Json, clock, err, out, phase_progress, print_json, print_table
 from rankbench.cli.declare import RunByDefault, command
 from rankbench.core.environment import Environment
+from rankbench.core.errors import ClusterError
 from rankbench.core.threads import available_cpus
 from rankbench.judge.printing import estimate, in_words, parts
 from rankbench.leaderboard.milestones import before
@@ -87,6 +88,8 @@ def run(
         private = todo.stores.private
         facts = {"store": str(todo.stores.public.folder), "own_store": str(private.folder) if private else None}
         print_json(facts | {"done": [asdict(each) for each in view.results], "before": todo.plan.done, "skipped": skipped})
+    if any(each.status == "failed" for each in view.results):
+        raise typer.Exit(ClusterError.exit_code)
 
 
 @command(app, "show", EXAMPLES)

@@ -126,7 +126,7 @@ Protocol {about["protocol"]}, seed {about["seed"]}, fingerprint {about["fingerpr
 
 {listed}
 
-Before their test, the methods of rankbench are fitted on {about["fitted_for_test"]}.
+Before their test, the methods of rankbench are fitted on {about["fitted_for_test"]}; fits that validation ends, on train.
 Write the lists of another program, for the users of test, as a table with the columns user, item, and rank or score.
 This command measures them:
 

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 from typing_extensions import TypedDict
 
 from rankbench.core.config import read_json
-from rankbench.core.errors import ConfigError, DataError, StorageError, first_line, shown
+from rankbench.core.errors import ConfigError, DataError, StorageError, first_line, require, shown
 from rankbench.core.files import atomic_folder, sha256_of, write_json
 from rankbench.core.memory import available_memory
 from rankbench.core.wording import SHA256
@@ -78,7 +78,8 @@ def save_model(model: Any, folder: Path) -> None:
     else:
         raise ConfigError(f"{folder}: already exists; choose another folder")
     recommender = model.recommender
-    form = next(name for name, cls in FORMS.items() if type(recommender) is cls)
+    form = next((name for name, cls in FORMS.items() if type(recommender) is cls), "")
+    require(bool(form), f"a {type(recommender).__name__} cannot be saved, because it is none of the recommenders of rankbench")
     arrays = {f"model.{name}": getattr(recommender, name) for name in _arrays_of(type(recommender))}
     arrays |= {"history.indptr": model.history.indptr, "history.indices": model.history.indices}
     with atomic_folder(folder, exclusive=True) as scratch:

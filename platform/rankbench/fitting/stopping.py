@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from rankbench.core.errors import require
 from rankbench.core.params import Fixed, Params, Range, param
 
+STOP_METRIC = "ndcg@20"
+
 
 @dataclass(frozen=True)
 class Stopping(Params):
@@ -26,7 +28,7 @@ class Stopping(Params):
         ge=0,
     )
     stop_metric: str = param(
-        "ndcg@20", "metric on the validation set that must improve", Fixed("ndcg@20"), used=lambda p: p.patience > 0
+        STOP_METRIC, "metric on the validation set that must improve", Fixed(STOP_METRIC), used=lambda p: p.patience > 0
     )
 
     def __post_init__(self) -> None:

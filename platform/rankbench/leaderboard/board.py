@@ -21,7 +21,7 @@ from rankbench.judge.over_datasets import LEAST, Paired, Spread, TraitTest, pair
 from rankbench.judge.printing import counted, in_words, interval, p_text, percent
 from rankbench.judge.ranking import MethodRanking, against_first, agreement
 from rankbench.leaderboard.collection import own_source
-from rankbench.leaderboard.results import Foreign, Result, seconds_of
+from rankbench.leaderboard.results import BY_DATASET, Foreign, Result, seconds_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +176,8 @@ class Board:
 
     def caveats(self) -> list[str]:
         """What is not part of the ranking, and what of it cannot be compared."""
-        return [*self._of_what_is_left_out(), *self._of_processors(), *self.notes]
+        left_out, draws, code = self._of_what_is_left_out(), self._of_draws(), self._of_code()
+        return [*left_out, *draws, *self._of_processors(), *code, *self.notes]
 
     def _of_tests(self) -> Iterator[str]:
         board = self.ranking
@@ -269,6 +270,23 @@ class Board:
         cold = {each.dataset: each.users["without_history"] for each in self.entries if "without_history" in each.users}
         if shown := ", ".join(f"{number:,} on {name}" for name, number in sorted(cold.items())):
             yield f"Users without a history, who are measured as `cold_users` in the card says: {shown}."
+
+    def _of_draws(self) -> Iterator[str]:
+        datasets = {each.dataset: each.search for each in self.entries}
+        alike = sum(search != BY_DATASET for search in datasets.values())
+        if alike > 1:
+            yield (
+                f"On {alike} of the {len(datasets)} datasets, the races of a method tried the same settings in the same order. "
+                "What a method owes to the luck of its first draws is the same there, so intervals and tests over datasets do "
+                "not contain it."
+            )
+
+    def _of_code(self) -> Iterator[str]:
+        revisions: dict[str, set[str]] = {}
+        for each in self.entries:
+            revisions.setdefault(each.dataset, set()).update(filter(None, [each.revision]))
+        if shown := ", ".join(f"{name} ({len(several)})" for name, several in revisions.items() if len(several) > 1):
+            yield f"Entries on one dataset are of several revisions of the code, between which a method may differ: {shown}."
 
     def _of_processors(self) -> Iterator[str]:
         """Which processor measured which dataset, if it was not the same one everywhere."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rankbench.core.config import Strict, read_yaml, validate
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, require
+from rankbench.core.errors import require
 from rankbench.core.names import Name
 from rankbench.core.patterns import WITHOUT, selected
 from rankbench.core.registry import nearest
@@ -36,19 +36,26 @@ def collection(environment: Environment) -> Collection:
 
     Raises ConfigError naming file and dataset for a key, a value or a dataset that is not known.
     """
-    cards = card_names(environment)
-    path = next((path for each in environment.catalogues("experiments") if (path := each / FILE).is_file()), None)
-    if path is None:
-        raise ConfigError(f"experiments/{FILE}: no such file; name datasets by --datasets")
-    found = validate(Collection, read_yaml(path), str(path))
-    for name in found.datasets:
-        require(name in cards, f"{path}: datasets.{name}: no such dataset{nearest(name, cards)} (rankbench data list)")
-    return found
+    return _collections(environment)[0]
 
 
 def sources(environment: Environment) -> dict[str, str]:
-    """Return the source of each dataset of the collection: those of one source count once together in means over datasets."""
-    return {name: member.source for name, member in collection(environment).datasets.items()}
+    """Return the source of each dataset of both collections, of which the user's own counts first: datasets of one source count
+    once together in means over datasets.
+    """
+    both = reversed(_collections(environment))
+    return {name: member.source for each in both for name, member in each.datasets.items()}
+
+
+def _collections(environment: Environment) -> list[Collection]:
+    cards, found = card_names(environment), []
+    for folder in environment.catalogues("experiments"):
+        if (path := folder / FILE).is_file():
+            found.append(validate(Collection, read_yaml(path), str(path)))
+            for name in found[-1].datasets:
+                require(name in cards, f"{path}: datasets.{name}: no such dataset{nearest(name, cards)} (rankbench data list)")
+    require(bool(found), f"experiments/{FILE}: no such file; name datasets by --datasets")
+    return found
 
 
 def own_source(dataset: str) -> str:

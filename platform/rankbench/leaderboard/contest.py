@@ -14,6 +14,7 @@ from rankbench.cluster.machine import capacity
 from rankbench.cluster.session import Session
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ClusterError, without_colours
+from rankbench.core.rng import stream
 from rankbench.data.cards import Card
 from rankbench.experiment.estimate import Size, memory
 from rankbench.experiment.outcome import now
@@ -22,7 +23,7 @@ from rankbench.leaderboard.board import comparable, ranking_of
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.entry import DIVERGED, LATE, LIVE_BYTES, EntryJob, Rules
 from rankbench.leaderboard.milestones import before, name_of
-from rankbench.leaderboard.results import Leaderboard, Result, Status, thinned, within
+from rankbench.leaderboard.results import BY_DATASET, Leaderboard, Result, Search, Status, thinned, within
 from rankbench.leaderboard.saved import SavedRace
 from rankbench.ledger.claims import Claims
 from rankbench.ledger.line import measured_in, origin
@@ -55,13 +56,22 @@ class Entry:
         """Those from the milestone before until this one."""
         return self.milestone - before(self.milestone)
 
+    @property
+    def search(self) -> Search:
+        """How settings are searched: as for the store's other entries on the dataset, so that all methods have one way. If it
+        has none, by the dataset, so that the luck of a few draws is not the same on all of them.
+        """
+        lines = self.results.lines(Result, self.card.name)
+        return lines[0].search if lines else BY_DATASET
+
     def unit(self, rules: Rules) -> Unit:
         """The entry as a fit that is run like any other. Its memory is that of a fit, and of the best model or of the fits that
         the race keeps.
         """
         assert self.size is not None, "what runs is prepared"
         key = str(self.results.folder.resolve()), *self.without_result(rules).race
-        job = EntryJob.of(self.entrant, self.card, self.milestone, rules, key)
+        draws = int(stream(rules.seed, "race", self.card.name).integers(2**31)) if self.search == BY_DATASET else rules.seed
+        job = EntryJob.of(self.entrant, self.card, self.milestone, rules, key, draws)
         one, dense = memory(job, self.size), job.configs[0].spec.dense
         return Unit(job, rules.n_threads, one + (4 * self.size.items**2 if dense else min(one, LIVE_BYTES)), self.seconds)
 
@@ -93,6 +103,7 @@ class Entry:
             metric=rules.metric,
             threads=rules.n_threads,
             precision=rules.precision,
+            search=self.search,
             status=status,
             reason=" ".join(without_colours(reason).split())[:300],
             started_at=now(),

@@ -74,8 +74,7 @@ Ended = Literal["settled", "exhausted", "still gaining"]
 @dataclass(frozen=True)
 class Rules:
     """What all entrants of a leaderboard have in common: `metric` chooses on the validation set, `metrics` are measured on
-    test, each fit has `n_threads` and numbers of `precision`, and `seed` draws the settings of the races and is that of their
-    fits.
+    test, each fit has `n_threads` and numbers of `precision`, and `seed` is that of the fits and decides what races draw.
     """
 
     metric: str
@@ -90,19 +89,24 @@ class EntryJob(Job):
     """A race of the settings of an `entrant` until the seconds of `milestone`, by `rules`. Its only config is the entrant's
     default.
 
-    `key`: what the race depends on, as in the ledger, and where it is kept: two stores may share a folder of results.
+    `key`: what the race depends on, as in the ledger, and where it is kept: two stores may share a folder of results. `draws`:
+    the seed of its settings.
     """
 
     entrant: Entrant
     milestone: float
     rules: Rules
     key: tuple[Any, ...]
+    draws: int
     stage: str = "entry"
 
     @classmethod
-    def of(cls, entrant: Entrant, card: Card, milestone: float, rules: Rules, key: tuple[Any, ...] = ()) -> EntryJob:
+    def of(
+        cls, entrant: Entrant, card: Card, milestone: float, rules: Rules, key: tuple[Any, ...] = (), draws: int = 0
+    ) -> EntryJob:
         parts = {"fit_on": "train", "metrics": rules.metrics, "seed": rules.seed, "dtype": rules.precision}
-        return cls(card, (entrant.config(),), **parts, entrant=entrant, milestone=milestone, rules=rules, key=key)
+        race = {"milestone": milestone, "rules": rules, "key": key, "draws": draws}
+        return cls(card, (entrant.config(),), **parts, entrant=entrant, **race)
 
     @property
     def title(self) -> str:
@@ -171,6 +175,7 @@ class Attempt:
         self.job, self.entrant, self.rules, self.environment = job, job.entrant, job.rules, environment
         self.execution = Execution(self.rules.n_threads)
         self.tested: dict[Best, Tested] = {}
+        self.own = object()
         self.started_at = now()
 
     def load(self) -> None:
@@ -187,7 +192,7 @@ class Attempt:
             raise NotApplicableError(str(error)) from None
         self.valid = split.holdout("valid", "train")
         self.size = Size.of(self.dataset)
-        self.settings = self.entrant.settings(self.rules.seed)
+        self.settings = self.entrant.settings(self.job.draws)
         self.saved = SavedRace.of(self.environment, self.job.race)
         kept = self.saved.read(self.job.milestone)
         self.curve: list[Row] = kept.curve if kept else []
@@ -358,8 +363,9 @@ class Attempt:
             validation = Validation(measure_valid, config.stopping, evaluations_every(job, self.size))
         if folder:
             execution = replace(execution, checkpoints=Checkpoints(folder, resume=True, every=math.inf))
-        # The Gram is shared by the fits of this entry only: which others ran before in this process must not matter.
-        data = (self.dataset.fingerprint, "train", id(self))
+        # The Gram is shared by the fits of this entry only: which others ran before in this process must not matter. The cache
+        # keeps its keys, so that no later entry can have an equal one, as it could have the address of an earlier one.
+        data = (self.dataset.fingerprint, "train", self.own)
         settings = (config,), self.X, self.rules.precision, self.rules.seed, execution
         return fit_stepwise(*settings, validation=validation, data=data)
 

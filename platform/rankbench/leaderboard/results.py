@@ -29,6 +29,8 @@ from rankbench.tracking.record import RunRecord
 ROUNDED = ("metrics", "traits", "seconds", "valid", "peak_memory_gb", "default", "curve")
 POINTS = 30  # most points of a curve
 _MEASURED = b"started_at"  # metadata of a table of users: when its entry was measured
+Search = Literal["asha", "asha by dataset"]  # ASHA with the same settings on all datasets, or with each dataset's own
+BY_DATASET: Search = "asha by dataset"
 Status = Literal["finished", "over budget", "diverged", "not applicable", "failed"]
 Name = Annotated[str, Field(pattern=r"^\w[\w.+-]{0,149}$")]  # part of the name of a file: at most a loss and an encoder
 Several = Annotated[int, Field(ge=1)]
@@ -45,7 +47,7 @@ class Result(MeasuredFit):
     budget counts, of the best fit until its best iteration, and of the test. `joules`: of all that the budget counts, as in a
     record. `ended`: whether the race is over, and why. `default`: means on test of the method's defaults. `curve`: points of
     seconds and the best value on the validation set until then. `search`: how settings are searched
-    (`sweeps/search/race.py`). Without a result, `reason` says why.
+    (`sweeps/search/race.py`), and whether those that are drawn depend on the dataset. Without a result, `reason` says why.
     """
 
     dataset: Name
@@ -62,7 +64,7 @@ class Result(MeasuredFit):
     traits: dict[str, float] = field(default_factory=dict)
     threads: Several = 1
     joules: float | None = None
-    search: Literal["asha"] = "asha"
+    search: Search = "asha"
     precision: Literal["float32", "float64"] = "float32"
     ended: Literal["", "settled", "exhausted", "still gaining"] = ""
     default: dict[str, float] = field(default_factory=dict)

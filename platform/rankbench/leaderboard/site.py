@@ -35,7 +35,7 @@ MEANING = (
     "Each method had the same time on each dataset, to search its settings on the validation set. Reading data and the "
     "measurement on test are not counted. Values are means over users on test; brackets are 95 % intervals over users. "
 )
-OF_RACES = "default: the method's own defaults, which had as much time as any other setting."
+OF_RACES = "default: the method's own defaults, as long as validation chooses, with as much time as any other setting."
 TESTED = 10  # methods of a dataset that are compared: each further one needs more resamples for all pairs
 TIES = (
     f"The {TESTED} best methods are compared with the best one by paired tests over users, corrected for all of their pairs. "

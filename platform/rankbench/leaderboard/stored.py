@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rankbench.core.environment import Environment
@@ -12,6 +13,7 @@ from rankbench.core.patterns import selected
 from rankbench.evaluation.metrics import metric_set, require_better_if_larger
 from rankbench.experiment.methods import families
 from rankbench.judge.declared import read_declared
+from rankbench.judge.printing import in_words
 from rankbench.leaderboard.agenda import FOLDER
 from rankbench.leaderboard.board import DECLARED, Board, comparable
 from rankbench.leaderboard.collection import collection, sources
@@ -31,7 +33,13 @@ def board(options: ShowOptions, environment: Environment, skipped: list[str] | N
     """
     rope = options.rope
     require(rope is None or 0 < rope < 1, f"--rope: {rope} is not between 0 and 1")
-    return boards(options, _store(options, environment, skipped), sources(environment), options.budget, options.metric)[0]
+    store = _store(options, environment, skipped)
+    found, *others = boards(options, store, sources(environment), options.budget, options.metric)
+    if not others:
+        return found
+    rest = in_words([f"{len(each.entries)} to {each.allowed}" for each in others], "budgets")
+    note = f"Shown are entries to {found.allowed}; the option budget shows others: {rest}."
+    return replace(found, notes=(*found.notes, note))
 
 
 def site(

@@ -7,7 +7,7 @@ if it has the best mean; a model is significantly different from it if both test
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rankbench.evaluation.metrics import better_if_larger
@@ -191,21 +191,35 @@ def _summary(compared: Sequence[Conclusion], rows: Sequence[ReportRow]) -> str:
 
 
 def _caveats(compared: Sequence[Conclusion], rows: Sequence[ReportRow]) -> list[str]:
-    """Return what the tests leave open, which is the same on every dataset: seeds and splits."""
+    """Return what the tests leave open: seeds, splits, and models that were fitted on less than the others."""
     if not compared:
         return []
     measured = [row for row in rows if not row.missing and row.dataset in {each.dataset for each in compared}]
+    return [_of_seeds(measured), *_of_parts(measured)]
+
+
+def _of_parts(measured: Sequence[ReportRow]) -> Iterator[str]:
+    parts: dict[str, set[str]] = {}
+    for row in measured:
+        parts.setdefault(row.dataset, set()).update(row.fit_on)
+    alone = [row.arm for row in measured if len(parts[row.dataset]) > 1 and "train" in row.fit_on]
+    if arms := list(dict.fromkeys(alone)):
+        who = f"{in_words(arms)} {_verb(arms, 'was', 'were')} fitted on train alone"
+        yield f"{who}, other models on valid, too: a difference can come from that."
+
+
+def _of_seeds(measured: Sequence[ReportRow]) -> str:
     drawing = [row for row in measured if row.seeded is not False]  # the others are the same with every seed
     once = [row for row in drawing if len(row.seeds) * len(row.split_seeds) < 2]
     tests = "The tests are over users, corrected for all pairs of models"
     if not drawing:
-        return [f"{tests}."]
+        return f"{tests}."
     if not once:
-        return [f"{tests}; a user's value is the mean over seeds and splits."]
+        return f"{tests}; a user's value is the mean over seeds and splits."
     arms = list(dict.fromkeys(row.arm for row in once))
     who = "every model was" if len(once) == len(measured) else f"{in_words(arms)} {_verb(arms, 'was', 'were')}"
     unsure = "" if all(row.seeded for row in once) else ", where a method uses them,"
-    return [f"{tests}; {who} run once, so differences between seeds{unsure} are not in the tests."]
+    return f"{tests}; {who} run once, so differences between seeds{unsure} are not in the tests."
 
 
 def untuned(experiment: ExperimentSpec, chosen: Sequence[ChosenRow], rows: Sequence[ReportRow]) -> list[str]:

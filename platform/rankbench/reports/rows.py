@@ -58,6 +58,7 @@ class ReportRow:
     command: str = ""
     seeded: bool | None = None
     joules: float | None = None
+    fit_on: tuple[str, ...] = ()
 
     @property
     def setting(self) -> str:
@@ -103,6 +104,7 @@ def row_of(
         runs=tuple(record.id for record in records),
         command=command,
         seeded=seeded,
+        fit_on=tuple(dict.fromkeys(record.fit_on for record in records)),
         joules=fmean(measured) if len(measured := [each.joules for each in records if each.joules is not None]) == n else None,
     )
 

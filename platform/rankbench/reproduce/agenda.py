@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.cluster.session import host_and_port, require_reachable, session
+from rankbench.cluster.workplace import require_shared
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DownloadError, RankbenchError, require
 from rankbench.core.files import require_writable
@@ -201,6 +202,8 @@ def reproduce(
     how = plan.metrics, options.search_seconds, deadline, told, on_records, running, outcome
     with sink:  # which says that the call was aborted if an error or Ctrl-C ends it
         with session(options.address, available_cpus(), gpus=plan.on_gpu) as cluster:
+            if not cluster.local:
+                require_shared(environment)
             budgeted = BudgetedRun(plan.evidence, environment, cluster, *how)
             if options.alone:
                 outcome.complete = run_alone(plan.named_rows, plan.studies, budgeted)

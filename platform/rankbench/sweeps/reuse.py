@@ -5,9 +5,10 @@ not repeated.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
@@ -64,10 +65,13 @@ class Earlier:
         except DataError as error:
             log.warning("%s; the run is repeated", error)
             return []
-        fingerprint = prepare(unit.job.card, self.environment).fingerprint
+        dataset = prepare(unit.job.card, self.environment)
+        files = _checksums(dataset.sources)
         for record, config in zip(reused, unit.job.configs, strict=True):
             # A record of a version that stored no hash of its code cannot be compared.
-            same = record.dataset.fingerprint == fingerprint and record.environment.get("code") == self.code
+            same = record.dataset.fingerprint == dataset.fingerprint and record.environment.get("code") == self.code
+            # Other files may name users otherwise, although the interactions are the same.
+            same = same and _checksums(record.dataset.sources) == files
             same = same and record.device.partition(":")[0] == unit.device.partition(":")[0]
             if not (record.finished and same) or other_plugins(record, unit.job.plugins(config)):
                 return []
@@ -84,6 +88,10 @@ class Earlier:
                 attempt.copy(self.records[record.id])
         store.fetch([record.id for record in reused])
         return True
+
+
+def _checksums(sources: Iterable[Mapping[str, Any]]) -> list[str]:
+    return sorted(str(each["sha256"]) for each in sources)
 
 
 def other_plugins(record: RunRecord, used: Iterable[Plugin]) -> set[str]:

@@ -12,9 +12,11 @@ from rankbench.core.names import ALL
 from rankbench.core.patterns import WITHOUT, is_pattern, selected
 from rankbench.core.registry import nearest
 from rankbench.data.cards import card_names
+from rankbench.evaluation.metrics import require_of_hits
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import families, method, registered
 from rankbench.experiment.ranges import space_of
+from rankbench.fitting.stopping import STOP_METRIC
 from rankbench.schema.datasets import without_patterns
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec, MethodChoice
 
@@ -24,16 +26,17 @@ def by_name(spec: ExperimentSpec, environment: Environment, source: str) -> Expe
 
     `params` become parameters of the arms that have them and do not set them. A method with an arm of its own gets no second
     one; of several choices that select a method, the one by its name counts, or else the first. With `search: registry`, arms
-    without a range get those of the registry, and so does an arm with `ranges: registry`. An experiment without any of this is
-    returned as it is. Raises ConfigError, beginning with `source`, for a pattern without a match, for a parameter that no
-    method has, for a range in `params` of an arm with `ranges: registry`, and for a claim about an arm that is not there.
+    without a range get those of the registry, and so does an arm with `ranges: registry`. The metric that chooses settings also
+    ends fits, unless an arm states another one.
+
+    Raises ConfigError, beginning with `source`, for a pattern without a match, for a parameter that no method has, for a range
+    in `params` of an arm with `ranges: registry`, and for a claim about an arm that is not there.
     """
     datasets = without_patterns(spec.datasets, card_names(environment), source)
     every = spec.search.ranges == "registry"
-    if datasets == spec.datasets and not (spec.methods or spec.params or every or any(arm.ranges for arm in spec.arms)):
-        return spec
     arms = _with_params([*spec.arms, *_arms_of(spec, source)], spec, source)
     arms = tuple(_with_ranges(arm, f"{source}: arms: {arm.label}") if every or arm.ranges else arm for arm in arms)
+    arms = tuple(_ended_by(arm, spec.search.choose.metric) for arm in arms)
     whole = spec.model_copy(update={"datasets": datasets, "arms": arms, "methods": (), "params": {}})
     require(not spec.methods or not whole.missing_arm, f"{source}: {whole.missing_arm}")
     return whole
@@ -55,7 +58,7 @@ def _arms_of(spec: ExperimentSpec, source: str) -> list[ArmSpec]:
     words = [choice.word for choice in choices]
     names = set(_select(words, f"{source}: methods"))
     chosen = [choice for choice in choices if not choice.word.startswith(WITHOUT)] or [MethodChoice(method=ALL)]
-    labels = {arm.label for arm in spec.arms}
+    own = {arm.method for arm in spec.arms}
     arms: dict[str, ArmSpec] = {}
     named: dict[str, dict[str, Any]] = {}
     for choice in chosen:
@@ -65,7 +68,7 @@ def _arms_of(spec: ExperimentSpec, source: str) -> list[ArmSpec]:
         same = not by_itself or named.setdefault(choice.word, choice.params) == choice.params
         require(same, f"{source}: methods: {choice.word} is given twice with other params; give each a row of its own in arms")
         for name in own_names:
-            if name not in labels and (by_itself or name not in arms):
+            if name not in own and (by_itself or name not in arms):
                 arms[name] = ArmSpec(method=name, params=_of(choice.params, name))
     return [*arms.values()]
 
@@ -101,6 +104,20 @@ def _with_ranges(arm: ArmSpec, source: str) -> ArmSpec:
     if space:
         return arm.model_copy(update={"params": arm.params | space, "ranges": "registry"})
     return arm.model_copy(update={"ranges": None}) if arm.ranges else arm
+
+
+def _ended_by(arm: ArmSpec, metric: str) -> ArmSpec:
+    """Return an arm whose fits end by `metric`, if they end early, the arm does not say by what, and a fit can follow it."""
+    if metric == STOP_METRIC or "stop_metric" in arm.params or arm.params.get("patience") == 0:
+        return arm
+    try:
+        require_of_hits(metric, "")
+        defaults = {field.name: field.default for field in method(arm.method).fields()}
+    except ConfigError:  # of a metric that cannot be followed, or of what is named when the experiment is checked
+        return arm
+    if not arm.params.get("patience", defaults.get("patience")):
+        return arm
+    return arm.model_copy(update={"params": arm.params | {"stop_metric": metric}})
 
 
 def _of(params: dict[str, Any], name: str) -> dict[str, Any]:

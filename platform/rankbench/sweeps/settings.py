@@ -194,17 +194,16 @@ def unable_arms(examples: Iterable[MethodConfig], cards: Iterable[Card]) -> dict
 
 
 def unstoppable(examples: Iterable[MethodConfig], spec: ExperimentSpec) -> list[str]:
-    """Sentences on arms whose trials the scheduler cannot stop: they are too short, or the file states patience=0."""
+    """Sentences on arms whose trials the scheduler cannot stop: they are too short, or have patience=0."""
     if spec.search.scheduler == "none":
         return []
-    stated = {arm.label for arm in spec.arms if "patience" in arm.params}
     grace, short, blind, watching = spec.search.grace, dict[str, int](), dict[str, None](), set[str]()
     for config in examples:
         if isinstance(config.spec, Iterative) and config.stopping:
             watching.add(config.label)
             if (limit := config.spec.limit(config.params)) <= grace:
                 short[config.label] = limit
-        elif isinstance(config.spec, Iterative) and config.label in stated:
+        elif isinstance(config.spec, Iterative):
             blind[config.label] = None
     notes, effect = [], f"{spec.search.scheduler} stops none of their trials"
     if short:

@@ -305,7 +305,11 @@ class MlflowRuns:
         if message.parent is not None and (experiment := self._parents[message.parent]):
             return experiment, message.parent
         if message.experiment_id is not None:
-            return self.client.get_experiment(message.experiment_id).experiment_id, None
+            try:
+                return self.client.get_experiment(message.experiment_id).experiment_id, None
+            except MlflowException as error:  # an experiment of another store, or none, as with a parent
+                if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                    raise
         return self._experiment(message.experiment), None
 
     def _experiment(self, name: str) -> str:
