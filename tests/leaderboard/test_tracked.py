@@ -1,6 +1,7 @@
 """Entries of a leaderboard as runs of a real MLflow store: each once, whatever was delivered before."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from mlflow.tracking import MlflowClient
@@ -103,16 +104,16 @@ def test_the_view_of_the_experiment_finds_its_entries_and_a_users_description_st
     assert client.get_experiment_by_name(EXPERIMENT).tags["mlflow.note.content"] == "mine"
 
 
-@pytest.mark.parametrize("changes", [{}, {"status": "failed", "reason": "no memory", "metrics": {}, "valid": None}])
-def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, environment, monkeypatch, changes):
+@pytest.fixture
+def followed(environment, monkeypatch):
+    """followed(live, started_at) → what follows an entry until its run, live["run"], has a point."""
     for name in ("BEGIN", "YOUNG", "EVERY"):
         monkeypatch.setattr(live_fits, name, 0.0)
     rules = Rules("ndcg@20", metric_set(("ndcg",), (20,)))
     job = EntryJob.of(entrants("ndcg@20")["sl"], load_card("synthetic", environment), 10.0, rules)
-    record = base_record(job, job.configs[0], DatasetInfo("synthetic", "f"), FOUND.started_at)
-    live = {}
 
-    def before(sink):
+    def until_a_point(live, started_at, sink):
+        record = base_record(job, job.configs[0], DatasetInfo("synthetic", "f"), started_at)
         follow(sink, Unit(job, 1, 1, 1.0), record)(CURVE[:2])
         client = MlflowClient(sink.uri)
         while "run" not in live or "curve/valid" not in live["run"].data.metrics:
@@ -121,8 +122,22 @@ def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, e
             found = client.search_runs([experiment.experiment_id]) if experiment else []
             live.update(zip(("run",), found, strict=False))
 
-    (run,) = runs(replace(FOUND, dataset="synthetic", **changes), before=before).values()
+    return lambda live, started_at: partial(until_a_point, live, started_at)
+
+
+@pytest.mark.parametrize("changes", [{}, {"status": "failed", "reason": "no memory", "metrics": {}, "valid": None}])
+def test_an_entry_that_was_followed_is_the_run_that_its_result_completes(runs, followed, changes):
+    live = {}
+    (run,) = runs(replace(FOUND, dataset="synthetic", **changes), before=followed(live, FOUND.started_at)).values()
     assert (live["run"].info.status, live["run"].data.metrics["curve/valid"]) == ("RUNNING", 0.3125)
     assert run.info.run_id == live["run"].info.run_id and "rankbench.live" not in run.data.tags
     assert (run.info.status, run.data.metrics["curve/valid"]) == ("FAILED" if changes else "FINISHED", 0.390625)
     assert run.data.tags["rankbench.status"] == changes.get("status", "finished")
+
+
+def test_an_interrupted_attempt_leaves_no_run_beside_that_of_a_later_one(runs, followed, tmp_path):
+    live = {}
+    with MlflowSink(f"sqlite:///{tmp_path}/mlflow.db", EXPERIMENT, tmp_path / "artifacts") as interrupted:
+        followed(live, "2026-01-01T00:00:00+00:00")(interrupted)
+    (run,) = runs(replace(FOUND, dataset="synthetic")).values()
+    assert run.info.status == "FINISHED" and run.info.run_id != live["run"].info.run_id

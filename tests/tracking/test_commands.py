@@ -25,14 +25,8 @@ RUN = ["run", "synthetic", "ease", "lam=50", "--json", "data.source.generator.us
 
 
 @pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    for name in ("RANKBENCH_TRACKING_URI", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_RUN_ID"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path / "results"
+def results(home):
+    return home / "results"
 
 
 @pytest.fixture

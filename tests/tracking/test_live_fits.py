@@ -1,6 +1,7 @@
 """Points of a fit that runs: they are in the store before its end, and change nothing in the run that is there after it."""
 
 import dataclasses
+import json
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from mlflow.tracking import MlflowClient
 
+from rankbench.core.errors import NumericalError
 from rankbench.tracking import live_fits
 from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import DatasetInfo, write_record
@@ -195,6 +197,43 @@ def test_an_interrupted_sweep_is_killed_until_it_is_resumed(root):
         deliver_here(root)
         status.append(runs(root)[0].info.status)
     assert status == ["RUNNING", "KILLED", "RUNNING", "FINISHED"]
+
+
+def test_the_end_of_a_process_says_nothing_of_a_sweep_that_another_one_has_started_again(root):
+    first, second = sink_on(root, "live"), sink_on(root, "live")
+    status = []
+    for act in (
+        lambda: first.start_sweep("sweep-1", {}, {}),
+        lambda: second.start_sweep("sweep-1", {}, {}),
+        lambda: first.__exit__(None, None, None),
+        lambda: second.finish_sweep([], ok=True),
+    ):
+        act()
+        deliver_here(root)
+        (run,) = runs(root)
+        status.append(run.info.status)
+        time.sleep(0.002)  # two starts of one process differ by their time
+    assert status == ["RUNNING", "RUNNING", "RUNNING", "FINISHED"]
+
+
+def test_the_last_words_of_a_sweep_have_the_time_of_its_last_record(root):
+    sink = sink_on(root, "live")
+    sink.start_sweep("sweep-1", {}, {})
+    (said,) = (root / "spool" / "after").glob("*/*.json")
+    begun = json.loads(said.read_text())["time"]
+    time.sleep(0.01)
+    end(root, sink, attempt(), CURVE)
+    assert json.loads(said.read_text())["time"] > begun
+    sink.close()
+
+
+def test_a_fit_that_an_error_ends_has_failed_with_its_reason(root):
+    with pytest.raises(NumericalError), sink_on(root, "live") as sink:
+        arrive(root, sink, attempt(), CURVE[:5])
+        raise NumericalError("the loss is nan in epoch 6")
+    deliver_here(root)
+    (run,) = runs(root)
+    assert (run.info.status, run.data.tags["rankbench.error"]) == ("FAILED", "the loss is nan in epoch 6")
 
 
 @pytest.mark.parametrize(("status", "shows"), [("failed", "FAILED"), ("stopped", "KILLED")])

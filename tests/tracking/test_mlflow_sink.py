@@ -17,6 +17,7 @@ from mlflow.tracking import MlflowClient
 
 from rankbench.tracking import mlflow_sink
 from rankbench.tracking.delivery import Delivery, check
+from rankbench.tracking.mlflow_runs import _fitting
 from rankbench.tracking.record import DatasetInfo, write_record
 from rankbench.tracking.run_fields import metric_key, run_name
 from rankbench.tracking.spool import RunMessage, Spool, SweepEnd
@@ -154,13 +155,22 @@ def test_a_failed_record_that_succeeds_later_is_shown_as_finished(root):
     send(failed)
     client, (run,) = send(measured)
     assert run.info.status == "FINISHED" and run.data.metrics["test/ndcg_at_20"] == 0.25
-    assert "rankbench.error" not in run.data.tags
+    assert "rankbench.error" not in run.data.tags and run.info.end_time - run.info.start_time < 24 * 3600 * 1000
     # Sent again, as by --resume, it is the run that the user may have written notes on.
     client.set_tag(run.info.run_id, "mine", "yes")
     _, (again,) = send(measured)
     assert again.info.run_id == run.info.run_id and again.data.tags["mine"] == "yes"
     _, (other,) = send(dataclasses.replace(measured, started_at="2026-11-23T00:00:00+00:00"))
     assert other.info.run_id != run.info.run_id
+
+
+def test_a_note_that_is_too_long_ends_with_a_whole_line_and_says_so():
+    rows = "\n".join(f"| {n:4} | 0.15{n:04} |" for n in range(1000))
+    cut = _fitting(rows)
+    *kept, empty, said = cut.split("\n")
+    assert len(cut) <= 8000 and rows.startswith("\n".join(kept)) and kept[-1].endswith(" |") and not empty
+    assert said == "**Cut here: the rest of the table and its notes are in report/report.md of the sweep.**"
+    assert _fitting(rows[:8000]) == rows[:8000]
 
 
 def by_record(folder):

@@ -27,10 +27,8 @@ from .stores import free_port, records, sink_on, spooled
 
 
 @pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.delenv("RANKBENCH_TRACKING_URI", raising=False)
-    return tmp_path / "results"
+def results(home):
+    return home / "results"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])

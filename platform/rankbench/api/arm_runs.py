@@ -18,6 +18,7 @@ from rankbench.tracking.run_fields import VERDICT, metric_key, record_params, re
 from rankbench.tracking.spool import milliseconds
 
 OF_ONE_SEED = ("rankbench.run", "rankbench.seed", "rankbench.record", "rankbench.started_at", "rankbench.error")
+OF_ONE_SPLIT = ("rankbench.split_seed", "rankbench.fingerprint")
 BEST, TIED, WORSE = "best", "not significantly different from the best", "worse than the best"
 
 
@@ -37,7 +38,8 @@ def arm_runs(stored: StoredSweep, table: Table) -> list[dict[str, Any]]:
         used = configure(first.method, first.params, entry.arm).used
         params = record_params(first, used) | {"seed": seeds, "split_seed": splits}
         tags = record_tags(first, stored.folder)
-        tags = {name: value for name, value in tags.items() if name not in OF_ONE_SEED}
+        left_out = OF_ONE_SEED + OF_ONE_SPLIT * (len(row.split_seeds) > 1)
+        tags = {name: value for name, value in tags.items() if name not in left_out}
         tags |= {"rankbench.stage": "arm", "rankbench.seeds": seeds, COLOUR: colours[entry.arm]}
         tags |= {VERDICT: verdict} if (verdict := verdict_of(table, row)) else {}
         found.append({

@@ -12,6 +12,7 @@ from rankbench.leaderboard.milestones import name_of
 from rankbench.leaderboard.results import Result
 from rankbench.sweeps.units import Unit
 from rankbench.tracking.mlflow_internals import COLOUR
+from rankbench.tracking.mlflow_runs import ENTRY
 from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.record import RunRecord
 from rankbench.tracking.run_fields import metric_key
@@ -62,10 +63,11 @@ def _shown(dataset: str, entrant: str, allowed: str, started_at: str, fingerprin
     """What is known of the run of an entry from its beginning."""
     about = {"dataset": dataset, "method": entrant, "budget": allowed}
     known = about | {"fingerprint": fingerprint}
+    own = {COLOUR: colour_of_name(entrant), ENTRY: f"{dataset} {entrant} {allowed}"}
     return {
         "id": f"{EXPERIMENT} {dataset} {entrant} {allowed} {started_at}",
         "name": f"{dataset} {entrant} {allowed}",
-        "tags": {f"rankbench.{name}": value for name, value in known.items() if value} | {COLOUR: colour_of_name(entrant)},
+        "tags": {f"rankbench.{name}": value for name, value in known.items() if value} | own,
         "params": about,
         "started": milliseconds(started_at),
     }

@@ -76,15 +76,18 @@ class LiveFits:
                 self.last_words.take_back(id)
                 fit.sent[1].unlink(missing_ok=True)
 
-    def close(self) -> list[Path]:
-        """Say of the fits that still run that they were interrupted; return the messages. Raises as `Spool.put`."""
+    def close(self, reason: str = "") -> list[Path]:
+        """Say of the fits that still run that they were interrupted, or ended by the error `reason`; return the messages.
+        Raises as `Spool.put`.
+        """
         self._over.set()
         if self._thread:
             self._thread.join(timeout=1.0)
             self._thread = None
         interrupted = [fit for fit in self._fits.values() if fit.sent]
         self._fits.clear()
-        return [self.spool.put(replace(fit.about, rows=fit.rows, time=milliseconds(), ended=True)) for fit in interrupted]
+        ended = {"ended": True, "reason": reason}
+        return [self.spool.put(replace(fit.about, rows=fit.rows, time=milliseconds(), **ended)) for fit in interrupted]
 
     def _work(self) -> None:
         begun = False

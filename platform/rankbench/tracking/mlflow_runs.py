@@ -26,6 +26,7 @@ from rankbench.tracking.spool import (
     Message,
     Placed,
     RunMessage,
+    Shown,
     SweepEnd,
     SweepStart,
     milliseconds,
@@ -34,6 +35,9 @@ from rankbench.tracking.spool import (
 PARENT = "mlflow.parentRunId"
 SWEEP, OF_SWEEP = "rankbench.sweep", "rankbench.of_sweep"  # tags of the run of a sweep, and of the runs that it made
 NOTE = "mlflow.note.content"  # the description of an experiment or run, in Markdown
+ENTRY = "rankbench.entry"  # what an attempt at an entry of a leaderboard is about; each attempt has an id of its own
+BEGUN = "rankbench.begun"  # which start of a sweep its run shows
+LONGEST_NOTE = 8000  # characters that MLflow keeps of it
 RUN = "rankbench.run"  # the tag with the id of what was measured
 CONTENT = "rankbench.content"  # the tag of an arm with a hash of what was sent of it
 MEASURED = "rankbench.started_at"  # the tag with the time at which its record began
@@ -99,6 +103,7 @@ class MlflowRuns:
             if run is None and message.ended:
                 return
             self._delete(each for each in live if _begun(each) < message.started)
+            self._delete_attempts(experiment, message)
             if run is None:
                 own = {RUN: message.id, LIVE: "true"} | ({OF_SWEEP: message.sweep} if message.sweep else {})
                 run = self._new(experiment, parent, message.started, message.name, message.tags | own)
@@ -109,7 +114,9 @@ class MlflowRuns:
             run = self.client.get_run(self._live.pop(key))
             # The message of a process that was killed was written when the fit began.
             last = message.started + int(1000 * run.data.metrics.get(metric_key("curve", "seconds"), 0))
-            self.client.set_terminated(run.info.run_id, KILLED, end_time=max(last, message.time))
+            if message.reason:
+                self.client.set_tag(run.info.run_id, "rankbench.error", message.reason[:LONGEST_NOTE])
+            self.client.set_terminated(run.info.run_id, FAILED if message.reason else KILLED, end_time=max(last, message.time))
 
     def _entry(self, message: EntryMessage) -> None:
         experiment, parent = self.place(message)
@@ -124,9 +131,19 @@ class MlflowRuns:
         elif LIVE in run.data.tags:
             rows = self._missing(run, rows)
             self._complete(run, message.name, tags)
+        self._delete_attempts(experiment, message)
         self.log(run.info.run_id, message.metrics, message.params, ended)
         self._log_curve(run.info.run_id, rows, message.started)
         self.client.set_terminated(run.info.run_id, status, end_time=ended)
+
+    def _delete_attempts(self, experiment: str, message: Shown) -> None:
+        """Delete the runs of earlier attempts at an entry of a leaderboard, which lost their worker or were interrupted."""
+        if entry := message.tags.get(ENTRY):
+            live, _ = _parted(self._tagged(experiment, ENTRY, entry))
+            earlier = [each for each in live if _begun(each) < message.started]
+            self._delete(earlier)
+            gone = {each.info.run_id for each in earlier}  # of which a last message may still come
+            self._live = {key: run_id for key, run_id in self._live.items() if run_id not in gone}
 
     def _arm(self, message: ArmMessage) -> None:
         """Write the run of an arm, and make those of its seeds its children. What was sent of it before is deleted: a resumed
@@ -182,8 +199,9 @@ class MlflowRuns:
             self._complete(run, name, tags)
         elif run is None:
             run = self._new(experiment, parent, started, name, tags)
-        elif record.finished and "rankbench.error" in run.data.tags:
-            self._complete(run, name, tags)  # it failed before, when fewer tags were known, and was run again
+        elif record.finished:
+            self._delete([run])  # it failed before; the time at which a run began cannot be changed
+            run = self._new(experiment, parent, started, name, tags)
         started = started if record.finished else run.info.start_time
         run_id = run.info.run_id
         self.log(run_id, record_metrics(record, message.first), record_params(record, message.params), ended)
@@ -252,6 +270,8 @@ class MlflowRuns:
     def _start(self, message: SweepStart) -> None:
         run = self._sweep(message, message.tags, message.name)
         self.client.update_run(run.info.run_id, status="RUNNING")
+        if message.begun:
+            self.client.set_tag(run.info.run_id, BEGUN, message.begun)
         about = dict(message.experiment_tags)
         if question := message.tags.get("rankbench.question"):
             # The list of experiments shows the question beside the name, and the page of the experiment also the links.
@@ -263,8 +283,10 @@ class MlflowRuns:
 
     def _end(self, message: SweepEnd) -> None:
         run_id = self._sweep(message).info.run_id
+        if message.begun and self.client.get_run(run_id).data.tags.get(BEGUN, message.begun) != message.begun:
+            return  # another process has started it again since
         if message.note:
-            self.client.set_tag(run_id, NOTE, message.note[:8000])
+            self.client.set_tag(run_id, NOTE, _fitting(message.note))
         for path in map(self._inside, message.files):
             if path.is_file() and not path.is_symlink():
                 self.client.log_artifact(run_id, str(path), "report")
@@ -378,6 +400,14 @@ def _parted(runs: Iterable[Any]) -> tuple[list[Any], list[Any]]:
     """Return the runs of fits without a record, the oldest first, and the others."""
     runs = sorted(runs, key=_begun)
     return [run for run in runs if LIVE in run.data.tags], [run for run in runs if LIVE not in run.data.tags]
+
+
+def _fitting(note: str) -> str:
+    """Return the note of a run; of one that is too long for MLflow, whole lines, and that the rest is missing."""
+    if len(note) <= LONGEST_NOTE:
+        return note
+    cut = "\n\n**Cut here: the rest of the table and its notes are in report/report.md of the sweep.**"
+    return note[: note.rfind("\n", 0, LONGEST_NOTE - len(cut))] + cut
 
 
 def _folder_of(artifacts: Path, experiment: str) -> Path:

@@ -70,6 +70,7 @@ class MlflowSink:
     _last_words: LastWords = field(init=False)
     _opening: threading.Lock = field(default_factory=threading.Lock)
     _sweep: str | None = None
+    _begun: str = ""
     _published: dict[str, str] = field(default_factory=dict)
     _sent: set[str] = field(default_factory=set)
     _messages: list[Path] = field(default_factory=list)
@@ -90,10 +91,10 @@ class MlflowSink:
     def __enter__(self) -> MlflowSink:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         said: list[Path] = []
         with suppress(OSError, RankbenchError):  # as on a full disk; then the last words remain
-            said = self._live.close()
+            said = self._live.close(first_line(error) if isinstance(error, RankbenchError) else "")
             if self._sweep:
                 said.append(self.spool.put(self._interrupted_sweep()))
             self._last_words.close()
@@ -140,7 +141,7 @@ class MlflowSink:
         `published`: paper and table or figure that the runs are compared with, as tags of the parent and of each run. `views`
         are kept by the experiment; the metric that the first one sorts by becomes the experiment's primary metric.
         """
-        self._sweep = sweep_id
+        self._sweep, self._begun = sweep_id, f"{milliseconds()} {os.getpid()}"
         self._published = {f"rankbench.{name}": str(value) for name, value in (published or {}).items() if value is not None}
         texts = {name: str(value) for name, value in params.items() if value is not None}
         views, now = list(views), milliseconds()
@@ -148,11 +149,10 @@ class MlflowSink:
         self._put(
             SweepStart(
                 **self._place(), sweep=sweep_id, params=texts, tags=tags | self._published | self.labels.tags,
-                name=self.labels.name, experiment_tags=dict(view.tag(now) for view in views) | primary,
+                name=self.labels.name, experiment_tags=dict(view.tag(now) for view in views) | primary, begun=self._begun,
             )
         )  # fmt: skip
-        with suppress(OSError, RankbenchError):
-            self._last_words.say(sweep_id, self._interrupted_sweep())
+        self._say_last_words()
 
     def send(
         self,
@@ -177,6 +177,7 @@ class MlflowSink:
                     name=self._name(name), params=None if params is None else list(params), first=first,
                 )
             )  # fmt: skip
+            self._say_last_words()
 
     def follow(
         self,
@@ -224,7 +225,7 @@ class MlflowSink:
     def finish_sweep(self, files: list[Path], ok: bool, note: str = "") -> None:
         """Close the parent run, with its report files and a description in Markdown; then `close`."""
         names = [self._relative(path) for path in files]
-        self._put(SweepEnd(**self._place(), sweep=self._sweep or "", files=names, note=note, ok=ok))
+        self._put(SweepEnd(**self._place(), sweep=self._sweep or "", files=names, note=note, ok=ok, begun=self._begun))
         self._sweep = None
         self.close()
 
@@ -257,7 +258,14 @@ class MlflowSink:
         return self.labels.place(self.experiment) | {"time": milliseconds()}
 
     def _interrupted_sweep(self) -> SweepEnd:
-        return SweepEnd(**self._place(), sweep=self._sweep or "", files=[], note="", ok=False, interrupted=True)
+        ended = {"ok": False, "interrupted": True, "begun": self._begun}
+        return SweepEnd(**self._place(), sweep=self._sweep or "", files=[], note="", **ended)
+
+    def _say_last_words(self) -> None:
+        """Keep what is sent if this process is killed: the sweep ended now, or at the next record."""
+        if self._sweep:
+            with suppress(OSError, RankbenchError):
+                self._last_words.say(self._sweep, self._interrupted_sweep())
 
     def _tags(self, tags: Mapping[str, str] | None) -> dict[str, str]:
         return self._published | dict(tags or {}) | self.labels.tags

@@ -23,6 +23,7 @@ from rankbench.core.files import Fence, atomic_folder
 from rankbench.tracking.foreign_lists import ForeignLists
 
 FORMAT = 1
+TIED, SHARE_TIED = "tied", 0.01  # users whose list ends in equal scores, and from which share on that is said
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,16 @@ class RunRecord:
         """The seconds of the fit, of a stopped one until its last evaluation; of a fit that settings share, its part."""
         until_stopped = self.curve[-1].get("seconds", 0.0) if self.stopped and self.curve else 0.0
         return self.seconds.get("fit", until_stopped) / max(self.fit_shared_by, 1)
+
+    @property
+    def tie_warning(self) -> str | None:
+        """A sentence if the lists of a hundredth of the users or more end in equal scores, as if a method knows nothing of most
+        items: ids may decide which of them are in a list.
+        """
+        tied, users = self.users.get(TIED, 0), self.users.get("measured", 0)
+        if tied < max(1, SHARE_TIED * users):
+            return None
+        return f"the lists of {tied:,} of {users:,} users end in equal scores, whose items are in the order of their ids"
 
     def interval_warning(self, names: Iterable[str] | None = None) -> str | None:
         """Return a sentence if the intervals of the metrics `names` (default: all) tell nothing: one user was measured, or

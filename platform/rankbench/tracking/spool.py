@@ -55,25 +55,29 @@ class RunMessage(Placed):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepStart(Placed):
-    """A sweep started or resumed. `experiment_tags`: for the experiment, such as views of its runs."""
+    """A sweep started or resumed. `experiment_tags`: for the experiment, such as views. `begun`: the name of the start."""
 
     sweep: str
     params: dict[str, str]
     tags: dict[str, str]
     name: str = ""
     experiment_tags: dict[str, str] = field(default_factory=dict)
+    begun: str = ""
     kind: Literal["sweep-start"] = "sweep-start"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepEnd(Placed):
-    """A sweep ended: its report files and a note in Markdown. `interrupted`: it has neither, and may be resumed."""
+    """A sweep ended: its report files and a note in Markdown. `interrupted`: it has neither, and may be resumed. `begun`: that
+    of its start; the end of a process counts for nothing once another one has started the sweep again.
+    """
 
     sweep: str
     files: list[str]
     note: str
     ok: bool
     interrupted: bool = False
+    begun: str = ""
     kind: Literal["sweep-end"] = "sweep-end"
 
 
@@ -123,13 +127,15 @@ class ArmMessage(Shown):
 class CurveMessage(Shown):
     """New points of a fit that runs, and all that its run shows before its end; each attempt at a fit has another `started`.
 
-    `rows`: of the curve. `stage`: as in its record. `ended`: nobody goes on with the fit, and it has no record.
+    `rows`: of the curve. `stage`: as in its record. `ended`: nobody goes on with the fit, and it has no record; `reason`: the
+    error that ended it.
     """
 
     rows: list[dict[str, float]]
     sweep: str | None = None
     stage: str = ""
     ended: bool = False
+    reason: str = ""
     kind: Literal["curve"] = "curve"
 
 
