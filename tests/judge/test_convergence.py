@@ -28,6 +28,8 @@ def saturating(rate, n=100):
         ([0.1, 0.2, 0.19, 0.1975], None, "past its best"),  # 1.25 % below the best
         ([0.1, 0.2, 0.19, 0.15], 2, "flat"),  # validation kept the model of the best epoch
         ([0.1, 0.2, 0.19, 0.25], 2, "rising"),
+        ([0.1, 0.1, 0.1, 0.1, 0.1, 0.15, 0.2, 0.25, 0.22], None, "past its best"),  # although the last quarter is the best
+        ([0.1, 0.1, 0.1, 0.1, 0.1, 0.15, 0.2, 0.25, 0.22], 8, "rising"),
         ([0.0, 0.0, 0.0, 0.0], None, "flat"),
         ([0.2], None, "unknown"),
         ([], None, "unknown"),
@@ -54,5 +56,5 @@ def test_a_thinned_curve_has_the_same_state(values, kept):
     full = curve(values)
     thin = full.thinned(kept)
     assert thin.state(kept) == full.state(kept)
-    assert len(thin.points) <= POINTS + 3 and set(thin.points) <= set(full.points)
+    assert len(thin.points) <= POINTS + 4 and set(thin.points) <= set(full.points)
     assert thin.points[:1] == full.points[:1] and thin.points[-1:] == full.points[-1:]

@@ -5,12 +5,13 @@ import json
 import pytest
 
 from rankbench.cli import _main
-from rankbench.reproduce.agreement import Count
+from rankbench.judge.agreement import Agreement
+from rankbench.reproduce.agreement import Count, count_of
 from rankbench.reproduce.counts import by_cause, counts, off_cells
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.required_fits import rows_of
-from rankbench.reproduce.results import count_columns
+from rankbench.reproduce.results import count_columns, seed_columns
 
 from .stored import stored
 
@@ -74,6 +75,19 @@ def test_agreement_by_the_mean_by_the_interval_and_by_chance(tables, evidence, h
     evidence.add(stored(near, near.setting("printed", evidence), METRICS, seed=1))
     again = counts(tables, {"toy/2"}, evidence, home)["toy/2"]
     assert (again.measured, again.within_3, again.several_seeds, again.several_within_3) == (6, 1, 1, 1)
+
+
+def test_costs_and_simulations_are_not_counted_as_measured_with_one_seed():
+    cells = [
+        Agreement("seconds", 1.0, value, None, None, seeds=seeds)
+        for value, seeds in ((1.005, 1), (1.02, 3), (2.0, 0), (1.0, 0))
+    ]
+    _, body = seed_columns(sum(map(count_of, cells), Count()))
+    assert body == [
+        ["one", "1", "1 (100 %)", "1 (100 %)"],
+        ["several", "1", "0 (0 %)", "1 (100 %)"],
+        ["costs and simulations", "2", "1 (50 %)", "1 (50 %)"],
+    ]
 
 
 def test_the_share_by_chance_says_of_how_many_cells_it_is():

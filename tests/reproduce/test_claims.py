@@ -64,6 +64,17 @@ def test_rows_that_a_file_has_added_to_a_claim_or_taken_away_since_its_tests_are
     assert shown(first, narrow) == ({"holds"}, ["A − B"], [])
 
 
+def test_a_claim_whose_rows_are_measured_and_not_tested_is_on_the_page(home, measured, tmp_path):
+    table, evidence = measured
+    write_pages(tmp_path, [table], evidence, home)
+    cells = [[cell.strip() for cell in line.split("|")[1:6]] for line in (tmp_path / "README.md").read_text().splitlines()]
+    untested = ["not tested", "none"]
+    assert [line for line in cells if "not tested" in line] == [
+        [each.text, "synthetic", "toy/2", *untested] for each in table.spec.claims
+    ]
+    assert "A is first (synthetic, toy/2): not compared with A, B, C." in (tmp_path / "toy.md").read_text()
+
+
 def test_the_same_runs_are_not_tested_twice_and_missing_ones_not_at_all(home, measured):
     table, evidence = measured
     check_claims([table], ["synthetic"], evidence, home)

@@ -17,6 +17,7 @@ from rankbench.reproduce.options import ReproduceOptions
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.required_fits import rows_of
 from rankbench.reproduce.results import as_json
+from rankbench.reproduce.training import Training
 
 from .stored import stored
 
@@ -56,7 +57,7 @@ def test_a_setting_that_trains_longer_takes_the_place_of_a_shorter_one(home, toy
         assert curve.points[-1][2] == pytest.approx(measured.fits[0].metrics["recall@20"][0], abs=1e-5)
         assert counts(tables, {"toy/2"}, evidence, home)["toy/2"].cut_short == measured.training.cut_short == (epochs < 8)
         (shown,) = as_json([row], [], evidence)["rows"]
-        assert (shown["training"]["steps"], shown["training"]["cut_short"]) == (steps, epochs < 8)
+        assert (shown["training"]["steps"], shown["training"]["cut_short"]) == ((steps,) * 3, epochs < 8)
         files = {path.name for path in write_pages(tmp_path, tables, evidence, home)}
         assert files >= {"toy.md", "toy-2-synthetic-curves.png"}
         page = (tmp_path / "toy.md").read_text()
@@ -116,6 +117,13 @@ def test_one_seed_that_still_rises_marks_the_row(home, toy):
     assert measurements(row, evidence)[0].training.state == "rising"
     evidence.add(stored(ease, ease.setting("printed", evidence), {"recall@20": (0.2, 0.1, 0.3)}))
     assert measurements(ease, evidence)[0].training is None
+
+
+def test_of_several_seeds_the_range_of_epochs_is_said_and_too_few_steps_are_always_marked():
+    training = Training((630, 420, 15), "epochs", 86, "flat", None, False, True, False)
+    assert str(training) == "15 to 630 epochs, 1,290 to 54,180 steps; flat, ended by validation"
+    assert training.steps == (54180, 36120, 1290) and not training.cut_short
+    assert replace(training, too_few=True).cut_short
 
 
 def test_a_line_without_curves_stays_as_it_is(home, toy):

@@ -21,7 +21,7 @@ State = Literal["within the interval", "within 1 %", "within 3 %", "off"]
 @dataclass(frozen=True)
 class Agreement:
     """A published number of a metric, and the measured mean with its 95 % interval over users. Of several runs with different
-    seeds, all three are means over the runs.
+    seeds, all three are means over the runs; costs and simulations have no `seeds` in this sense: 0.
     """
 
     metric: str

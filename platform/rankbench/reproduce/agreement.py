@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from rankbench.judge.agreement import Agreement, OrderAgreement, order_agreement
+from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredFit
 from rankbench.reproduce.required_fits import ORIGINS, Origin, PaperRow
@@ -37,7 +38,10 @@ class MeasuredRow:
 
     @property
     def training(self) -> Training | None:
-        return training_of(self.row, self.fits)
+        training = training_of(self.row, self.fits)
+        if training and self.row.arm.cause == "steps":
+            return replace(training, too_few=any(cell.state == "off" for cell in self.cells))
+        return training
 
     def mean(self, fits: Sequence[StoredFit]) -> float:
         """Return the mean of some of the fits in the first metric that the row publishes."""
@@ -49,11 +53,11 @@ class Count:
     """Numbers of published cells: all, those whose data are here, and those measured at a setting that was not found on test.
 
     Of the measured ones: those whose mean is within 1 % or 3 % of the published number, those that `agree` because it is within
-    3 % or has the published number in its interval, those measured with several seeds, and of these again those within 1 % and
-    3 %. `half_widths` is the sum over the cells with an interval. `by_chance` is the number of cells that are expected to agree
-    if each had the published number of another row of its table; of those with such rows. `on_test`: cells measured at a
-    setting that was found on test, which are counted separately. `cut_short`: measured cells of fits that were not trained to
-    their end.
+    3 % or has the published number in its interval, those measured with one seed and with several, and of these again those
+    within 1 % and 3 %. `half_widths` is the sum over the cells with an interval. `by_chance` is the number of cells that are
+    expected to agree if each had the published number of another row of its table; of those with such rows. `on_test`: cells
+    measured at a setting that was found on test, which are counted separately. `cut_short`: measured cells of fits that were
+    not trained to their end.
     """
 
     published: int = 0
@@ -62,6 +66,9 @@ class Count:
     within_1: int = 0
     within_3: int = 0
     agree: int = 0
+    one_seed: int = 0
+    one_within_1: int = 0
+    one_within_3: int = 0
     several_seeds: int = 0
     several_within_1: int = 0
     several_within_3: int = 0
@@ -102,16 +109,16 @@ def tally(published: int, here: bool, cells: Iterable[Agreement] = ()) -> Count:
     return sum(map(count_of, cells), Count(published=published, data_here=published * here))
 
 
-def count(row: PaperRow, here: bool, evidence: Evidence) -> Count:
-    """Count the cells of a row. `here`: whether its data are. Cells beside a stand-in belong to other data and are not counted,
-    and those of a variant are counted with the row that it is a variant of.
+def count(row: PaperRow, here: bool, evidence: Evidence, files: Sequence[PaperTable]) -> Count:
+    """Count the cells of a row. `here`: whether its data are; `files`: all of its table. Cells beside a stand-in belong to
+    other data and are not counted, and those of a variant are counted with the row that it is a variant of.
     """
     if row.stand_in or row.arm.variant_of is not None:
         return Count()
     total = tally(len(row.published), here)
     for measured, cell in counted_cells(row, evidence):
         short = measured.training is not None and measured.training.cut_short
-        total += count_of(cell, row.others(cell.metric)) + Count(cut_short=short)
+        total += count_of(cell, row.others(cell.metric, files)) + Count(cut_short=short)
     return total + Count(on_test=sum(len(each.cells) for each in measurements(row, evidence) if each.origin == "as published"))
 
 
@@ -130,12 +137,15 @@ def count_of(cell: Agreement, others: Sequence[float] = ()) -> Count:
     """Return the count of a measured cell, without the published one itself. `others`: the published numbers of the same metric
     in other rows of its table.
     """
-    near, nearer, several = cell.within(0.03), cell.within(0.01), cell.seeds > 1
+    near, nearer, one, several = cell.within(0.03), cell.within(0.01), cell.seeds == 1, cell.seeds > 1
     return Count(
         measured=1,
         within_1=nearer,
         within_3=near,
         agree=cell.state != "off",
+        one_seed=one,
+        one_within_1=one and nearer,
+        one_within_3=one and near,
         several_seeds=several,
         several_within_1=several and nearer,
         several_within_3=several and near,

@@ -27,7 +27,7 @@ def cost_cells(row: PaperRow, evidence: Evidence) -> list[Agreement]:
     for name, cost in row.costs.items():
         if own and name in of_base and (divisor := _cost(name, theirs)):
             ratio = _cost(name, own) / divisor
-            cells.append(Agreement(f"{name} relative to {base.label}", cost / of_base[name], ratio, None, None))
+            cells.append(Agreement(f"{name} relative to {base.label}", cost / of_base[name], ratio, None, None, seeds=0))
     return cells
 
 

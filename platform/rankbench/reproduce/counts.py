@@ -22,13 +22,13 @@ from rankbench.reproduce.simulations import study_tables
 from rankbench.schema.experiment import Cause
 
 MEANING: dict[Cause, str] = {
-    "part": "the paper chose the setting or the epoch on test; here validation chose it",
+    "part": "the paper may have chosen the setting or the epoch on test; here validation chose it",
     "steps": "trained with fewer steps than in the paper",
     "text": "the available text lacks a part of the setting",
     "misprint": "the published numbers contradict each other or the text",
     "seconds": "seconds of another machine, although they are compared as ratios",
     "above": "the measured number is the higher one, and no other cause is known",
-    "not found": "not found; what was tried stands at the row",
+    "not found": "not found; what was tried, if anything, stands at the row",
 }
 assert set(MEANING) == set(get_args(Cause))
 NOWHERE = ("download", *MISSING)  # of `raw_data`
@@ -60,11 +60,12 @@ def counts_by_dataset(
 ) -> Iterator[tuple[str, Card, Count]]:
     """Yield the name of each of the tables `names`, each dataset whose cells count, and the count of these."""
     for table in (each for each in tables if each.name in names):
+        files = [each for each in tables if each.name == table.name]
         for card in _counted_cards(table):
             here, not_run = raw_data(card, environment) not in NOWHERE, table.spec.not_run
             total = tally(sum(len(each.get(card.name, {})) for row in not_run for each in (row.published, row.costs)), here)
             for row in rows_of([table], [card.name]):
-                total += count(row, here, evidence) + tally(len(row.costs), here, cost_cells(row, evidence))
+                total += count(row, here, evidence, files) + tally(len(row.costs), here, cost_cells(row, evidence))
             yield table.name, card, total
     for study in study_tables(names, environment):
         here, cells = raw_data(study.card, environment) not in NOWHERE, [cell for _, cell in study.cells(evidence)]

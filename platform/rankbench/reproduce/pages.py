@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import curves_figure, differences_figure
 from rankbench.reproduce.ledger_records import StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.missing_data import files_to_bring, missing_data
-from rankbench.reproduce.paired import standing_pairs
+from rankbench.reproduce.paired import measured_fits, standing_pairs
 from rankbench.reproduce.required_fits import MEANING, PaperRow, rows_of
 from rankbench.reproduce.results import MARKED, cost_columns, count_columns, seed_columns, study_columns, table_columns
 from rankbench.reproduce.seeds import Spread, spreads
@@ -49,7 +50,7 @@ Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the
 direction. `seeds`: those that both rows of a pair have, and how many of them have a difference of the claimed sign. *Holds so
 far*: not all rows of the claim are compared yet. *Holds (users)*: some pair of rows was compared with one seed, so that the
 tests do not contain what another seed changes. *Cannot be told*: what was measured cannot decide the claim, for a reason below
-the table."""
+the table. *Not tested*: rows are measured, but the values of their users, which tests need, were not kept."""
 
 STAND_IN = """\
 The claims on data that take the place of the paper's, which were not available. They say whether the order of the rows is the
@@ -111,7 +112,7 @@ class Paper:
 
 
 class ShownClaim(NamedTuple):
-    """A claim that the file of `table` states, and its tests of fits that are still those of its rows."""
+    """A claim that the file of `table` states, and its tests of fits that are still those of its rows, or without pairs."""
 
     stated: Claim
     tests: StoredClaim
@@ -124,6 +125,8 @@ class ShownClaim(NamedTuple):
 
     @property
     def verdict(self) -> str:
+        if not self.tests.pairs:
+            return "not tested"
         verdict = "cannot be told" if self.stated.undecided else self.tests.verdict
         if verdict == "holds" and any(pair.seeds == 1 and self._has_seeds(pair) for pair in self.tests.pairs):
             verdict = "holds (users)"
@@ -161,7 +164,7 @@ def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment
         line = [tests.text, tests.dataset, tests.table, each.verdict, _rows_compared(tests), _seeds(tests)]
         bodies[bool(each.stand_in)].append(line)
     lead = (
-        "All published numbers for which data were available, measured by `rankbench reproduce`. The pages are made by "
+        "The published numbers for which data were available, as `rankbench reproduce` measures them. The pages are made by "
         "`rankbench reproduce pages --out docs/results` from the evidence in `experiments/evidence/`, one line per fit. "
         "[Leaderboard](leaderboard.md) compares all methods in equal time, [scale](scale.md) covers large data and large "
         "matrices, and [findings](findings.md) experiments of our own.",
@@ -183,11 +186,12 @@ def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment
 def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
     rows = list(rows_of(paper.tables))
+    files_of = {table.name: [each for each in paper.tables if each.name == table.name] for table in paper.tables}
     orders = [
-        [table.name, name, each.metric, str(each.rows), difference(each.tau, 2), interval(each.low, each.high, "+.2f")]
-        for table in paper.tables
-        for name in table.cards
-        for each in agreements(list(rows_of([table], [name])), evidence)
+        [name, dataset, each.metric, str(each.rows), difference(each.tau, 2), interval(each.low, each.high, "+.2f")]
+        for name, tables in files_of.items()
+        for dataset in dict.fromkeys(each for table in tables for each in table.cards)
+        for each in agreements(list(rows_of(tables, [dataset])), evidence)
     ]
     header = ["table", "dataset", "metric", "rows", "tau", "repeated"]
     own = Grid(*count_columns("table", {name: each for name, each in paper.counts.items() if name != "all"}))
@@ -265,8 +269,8 @@ def _seed_sections(found: Sequence[Spread]) -> Iterator[Section]:
 
 
 def _claims(tables: Sequence[PaperTable], evidence: Evidence) -> list[ShownClaim]:
-    """Return the claims that the files of the tables state now and that were tested, by dataset. A row that a claim has got
-    since then is missing in its tests.
+    """Return the claims that the files of the tables state now, by dataset: those that were tested, and then those that were
+    not, although rows of both sides are measured. A row that a claim has got since its tests is missing in them.
     """
     found = []
     for tests in (each for dataset in sorted(evidence.datasets(StoredClaim)) for each in evidence.lines(StoredClaim, dataset)):
@@ -278,15 +282,32 @@ def _claims(tables: Sequence[PaperTable], evidence: Evidence) -> list[ShownClaim
                 left = dict.fromkeys(label for label in (*tests.missing, *replaced, *rows) if label in {*rows} - compared)
                 if pairs:
                     found.append(ShownClaim(stated, replace(tests, pairs=pairs, missing=tuple(left)), table))
-    return found
+    return [*found, *_untested(tables, found, evidence)]
+
+
+def _untested(tables: Sequence[PaperTable], tested: Sequence[ShownClaim], evidence: Evidence) -> Iterator[ShownClaim]:
+    """Yield the other claims of the tables on datasets where rows of both sides are measured."""
+    known = {(each.stated, each.tests.dataset, each.table.spec.name) for each in tested}
+    for table in tables:
+        for stated, dataset in product(table.spec.claims, table.cards):
+            sides = stated.better, stated.than
+            measured = (any(measured_fits(table, dataset, label, evidence) for label in side) for side in sides)
+            if (stated, dataset, table.spec.name) not in known and all(measured):
+                about = {"dataset": dataset, "card": table.card_key(dataset), "table": table.name, "metric": stated.metric}
+                none = {"users": 0, "tests": 0, "pairs": (), "runs": (), "missing": (*stated.better, *stated.than)}
+                yield ShownClaim(stated, StoredClaim(text=stated.text, **about, **none), table)
 
 
 def _rows_compared(claim: StoredClaim) -> str:
+    if not claim.pairs:
+        return "none"
     than = {pair.than for pair in claim.pairs}
     return f"{len(than)} of {len(than) + len(claim.missing)}"
 
 
 def _seeds(claim: StoredClaim) -> str:
+    if not claim.pairs:
+        return ""
     few, many = min(pair.seeds for pair in claim.pairs), max(pair.seeds for pair in claim.pairs)
     return str(few) if few == many else f"{few} to {many}"
 

@@ -24,8 +24,8 @@ ORIGINS: tuple[Origin, ...] = ("printed", "chosen", "as published")
 MEANING = {
     "printed": "the paper prints this setting, or the log of the published run does",
     "printed in part": "the paper prints this setting without some of its values; those here are the experiment file's",
-    "chosen": "a search chose this setting on the validation set",
-    "as published": "this setting was found on test, as the paper's was",
+    "chosen": "a search chose this setting on the validation set, or the row says how it was found",
+    "as published": "this setting was found on test, as the paper's may have been",
 }
 SEEDS = 3  # runs of a chosen setting
 
@@ -56,12 +56,10 @@ class PaperRow:
         """Why the dataset is not that of the paper, None if it is. Then the published numbers are those of other data."""
         return self.table.stand_in(self.dataset)
 
-    def others(self, metric: str) -> list[float]:
-        """Return the published numbers of the other rows of the table, variants of rows left out."""
-        rows = [
-            arm.published.get(self.dataset, {}) for arm in self.table.spec.arms if arm is not self.arm and not arm.variant_of
-        ]
-        return [published[metric] for published in rows if metric in published]
+    def others(self, metric: str, files: Iterable[PaperTable]) -> list[float]:
+        """Return the published numbers of the other rows of the table, whose `files` these are, variants of rows left out."""
+        arms = [arm for table in files for arm in table.spec.arms if arm.label != self.arm.label and not arm.variant_of]
+        return [own[metric] for arm in arms if metric in (own := arm.published.get(self.dataset, {}))]
 
     @property
     def source(self) -> str:

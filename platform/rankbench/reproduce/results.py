@@ -94,17 +94,19 @@ def count_columns(first: str, counts: Mapping[str, Count]) -> tuple[list[str], l
 
 
 def seed_columns(count: Count) -> tuple[list[str], list[list[str]]]:
-    """Return header and cells of the measured cells with one seed and with several."""
+    """Return header and cells of the measured cells with one seed, with several, and of costs and simulations."""
+    one = (count.one_seed, count.one_within_1, count.one_within_3)
     several = (count.several_seeds, count.several_within_1, count.several_within_3)
     every = (count.measured, count.within_1, count.within_3)
+    others = tuple(a - b - c for a, b, c in zip(every, one, several, strict=True))
     columns: list[Column] = [
         ("seeds", lambda each: each[0]),
         ("measured", lambda each: str(each[1][0])),
         ("within 1 %", lambda each: share(each[1][1], each[1][0])),
         ("within 3 %", lambda each: share(each[1][2], each[1][0])),
     ]
-    one = tuple(a - b for a, b in zip(every, several, strict=True))
-    return tabulated([("one", one), ("several", several)], columns)
+    kinds = [("one", one), ("several", several), ("costs and simulations", others)]
+    return tabulated([each for each in kinds if each[1][0]], columns)
 
 
 def as_json(rows: Sequence[PaperRow], studies: Sequence[StudyTable], evidence: Evidence) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def _row_json(each: MeasuredRow) -> dict[str, Any]:
         "lacking": each.row.lacking if each.origin == "printed" else [],
         "params": each.fits[0].params,
         "seeds": [fit.seed for fit in each.fits],
-        "training": training and vars(training) | {"cut_short": training.cut_short},
+        "training": training and vars(training) | {"steps": training.steps, "cut_short": training.cut_short},
         "cells": [vars(cell) if each.row.stand_in else _cell_json(cell) for cell in each.cells],
     }
 

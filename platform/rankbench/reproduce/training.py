@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,35 +19,47 @@ WORST_FIRST: tuple[State, ...] = ("rising", "unknown", "past its best", "flat")
 
 @dataclass(frozen=True)
 class Training:
-    """The training of a measured model: so many `epochs` (or iterations, as `counted` says) and gradient `steps`, if it makes
-    any. `state`: that of its curve; of several seeds, the worst. `wanted`: the epochs of the paper's protocol, if the setting
-    has fewer. `fewer`: whether it has, or the experiment file says that the steps are fewer. `stopped`: validation ended the
-    fit. `forced`: the learning rate falls to zero or to a tenth, so that any curve ends flat.
+    """The training of measured models, one for each seed: their numbers of `epochs` (or iterations, as `counted` says), and the
+    gradient steps of an epoch, if it makes any. `state`: that of its curve; of several seeds, the worst. `wanted`: the epochs
+    of the paper's protocol, if the setting has fewer. `fewer`: whether it has, or the experiment file says that the steps are
+    fewer. `stopped`: validation ended the fit. `forced`: the learning rate falls to zero or to a tenth, so that any curve ends
+    flat. `too_few`: the experiment file says so of a row that is off.
     """
 
-    epochs: int
+    epochs: tuple[int, ...]
     counted: str
-    steps: int | None
+    steps_per_epoch: int | None
     state: State
     wanted: int | None
     fewer: bool
     stopped: bool
     forced: bool
+    too_few: bool = False
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The gradient steps for each seed; none if the method makes none, or the store does not say how many."""
+        return tuple(each * self.steps_per_epoch for each in self.epochs) if self.steps_per_epoch else ()
 
     @property
     def cut_short(self) -> bool:
-        """Whether it was not trained to its end: the curve still rises; or the training is shorter than the paper's, and
-        neither the curve nor validation shows that it suffices.
+        """Whether it was not trained to its end: the curve still rises; or too few steps are why the row is off; or the
+        training is shorter than the paper's, and neither the curve nor validation shows that it suffices.
         """
         shown = self.stopped or (self.state in ("flat", "past its best") and not self.forced)
-        return self.state == "rising" or (self.fewer and not shown)
+        return self.state == "rising" or self.too_few or (self.fewer and not shown)
 
     def __str__(self) -> str:
-        steps = f", {self.steps:,} steps" if self.steps else ""
+        steps = f", {_range(self.steps)} steps" if self.steps else ""
         of = f" (paper: {self.wanted:,})" if self.wanted else ""
         end = ", ended by validation" if self.stopped else ""
-        counted = self.counted.removesuffix("s") if self.epochs == 1 else self.counted
-        return f"{self.epochs:,} {counted}{of}{steps}; {self.state}{end}{f'; {MARK}' if self.cut_short else ''}"
+        counted = self.counted.removesuffix("s") if {*self.epochs} == {1} else self.counted
+        return f"{_range(self.epochs)} {counted}{of}{steps}; {self.state}{end}{f'; {MARK}' if self.cut_short else ''}"
+
+
+def _range(numbers: Iterable[int]) -> str:
+    found = {*numbers}
+    return " to ".join(f"{each:,}" for each in sorted({min(found), max(found)}))
 
 
 def training_of(row: PaperRow, fits: Sequence[StoredFit]) -> Training | None:
@@ -70,8 +82,9 @@ def _training(
     fit_on: str,
 ) -> Training | None:
     """`fits`: the epoch whose model was kept and the curves, by seed."""
-    counted, epochs = next((name for name in ("epochs", "iterations") if name in params), None), fits[0][0]
-    if epochs is None or counted is None:
+    counted = next((name for name in ("epochs", "iterations") if name in params), None)
+    epochs = tuple(kept for kept, _ in fits if kept is not None)
+    if not epochs or counted is None:
         return None
     protocol = row.table.spec.protocol.params | row.arm.protocol
     # The curve on the validation set comes first, if there is one.
@@ -83,7 +96,7 @@ def _training(
     return Training(
         epochs,
         counted,
-        steps=per_epoch * epochs if per_epoch else None,
+        steps_per_epoch=per_epoch,
         state=state,
         wanted=wanted if fewer else None,
         fewer=fewer or row.arm.cause == "steps",
