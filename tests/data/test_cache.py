@@ -89,7 +89,7 @@ def test_the_facts_are_those_of_the_rows(dataset):
     assert curves(dataset)["user"].tolist() == sorted(n_users, reverse=True)
     assert curves(dataset)["item"].sum() == sum(n_users)
     assert facts["density"] == sum(n_users) / 120
-    assert facts["time_span"] == ["1970-01-01T00:16:40+00:00", "1970-01-01T00:17:00+00:00"]
+    assert facts["time_span"] == ["1000", "1020"]  # no dates, as of positions in a sequence
     assert facts["share_of_top_tenth"] == 12 / sum(n_users)
     json.dumps(facts, allow_nan=False)
 

@@ -2,26 +2,13 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
 
-CARDS = sorted((Path(__file__).parents[2] / "datasets").glob("*.yaml"))
 SOURCE = {"file": "raw.csv"}
-
-
-def test_there_are_cards():
-    assert {"gowalla", "movielens-1m", "synthetic"} <= {path.stem for path in CARDS}
-
-
-@pytest.mark.parametrize("path", CARDS, ids=lambda path: path.stem)
-def test_a_card_of_the_product_is_valid_and_called_as_its_file(path, environment):
-    card = load_card(str(path), environment)
-    assert card.name == path.stem
-    assert card.source.generator or card.source.licence
 
 
 def of_url(url: str) -> dict:

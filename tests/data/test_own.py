@@ -15,6 +15,7 @@ import rankbench.api as rb
 from rankbench.core.errors import ConfigError, DataError
 from rankbench.data import cache
 from rankbench.data.export import export
+from rankbench.data.own import _of_matrix
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -187,6 +188,16 @@ def test_a_pair_in_two_parts_of_the_users_own_split_is_refused(environment, as_c
     assert (split.train.nnz, split.valid_target.nnz, split.test_target.nnz) == (5, 2, 3)
     with pytest.raises(DataError, match="1 pairs lie in two of train, valid and test"):
         prepared(pd.concat([train, test[:1]]))
+
+
+def test_of_an_entry_that_is_stored_twice_the_value_is_the_sum():
+    rows, columns, values = [0, 0, 0, 1, 1, 2], [5, 5, 5, 3, 3, 4], [1, 1, 1, 2, -2, 7]
+    stored = sp.coo_array((values, (rows, columns)), shape=(3, 6))
+    for matrix in (stored, stored.tocsr()):
+        assert _of_matrix(matrix, "here").to_pydict() == {"user": [0, 2], "item": [5, 4], "value": [3.0, 7.0]}
+    seen = sp.coo_array((np.ones(3, bool), ([0, 0, 1], [2, 2, 1])), shape=(2, 3))
+    assert _of_matrix(seen, "here").to_pydict() == {"user": [0, 1], "item": [2, 1]}
+    assert stored.nnz == 6  # the caller's matrix is not changed
 
 
 def test_an_export_may_lie_in_a_folder_whose_name_is_not_utf8(environment, tmp_path):

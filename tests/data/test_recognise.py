@@ -62,12 +62,8 @@ WHOLE = {
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "cache"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    folder = tmp_path / "here"
+def here(home, monkeypatch):
+    folder = home / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
@@ -133,6 +129,15 @@ def test_a_column_that_is_called_like_a_time_and_holds_times_is_the_time(column,
     put({"orders.csv": f"user,item,{column}\n".encode() + b"".join(f"{n % 4},{n},{value}\n".encode() for n in range(12))})
     assert _main(["data", "import", "orders.csv"]) == 0
     assert yaml.safe_load(Path("orders.yaml").read_text())["read"].get("time") == time
+
+
+def test_a_rating_with_gaps_that_nobody_named_is_no_reason_to_drop_rows(here, environment):
+    rows = "".join(f"{n % 4},{n},{n % 5 if n % 3 else ''}\n" for n in range(12))
+    put({"log.csv": f"user,item,rating\n{rows}".encode()})
+    guessed = recognise(here / "log.csv", None, here, {}, environment)
+    assert "value" not in guessed.card["read"] and not guessed.drops_missing and guessed.n_rows == 12
+    named = recognise(here / "log.csv", None, here, {"value": "rating"}, environment)
+    assert named.card["read"]["value"] == "rating" and named.drops_missing
 
 
 def test_of_several_columns_like_a_time_none_is_guessed(here, environment):

@@ -164,9 +164,9 @@ def _show_description(prepared: Dataset, facts: dict[str, Any]) -> None:
     if facts["verified"] and prepared.sources:
         out.print("the checksums of the raw files are correct", style="green")
     for line in prepared.differences:
-        out.print(f"differs from the published counts: {line}", style="yellow")
+        out.print(f"differs from the counts of the card: {line}", style="yellow")
     if not prepared.differences and (prepared.card.expect.model_dump(exclude_defaults=True)):
-        out.print("all counts equal the published ones", style="green")
+        out.print("all counts equal those that the card states", style="green")
     if "plot" in facts:
         out.print(f"plot {facts['plot']}")
 
@@ -214,7 +214,7 @@ def import_(
         kind = "columns by position, from 0" if positions else "columns"
         out.print(f"{kind}: {', '.join(f'{column} is the {each}' for each, column in named.items())}")
     if recognised.drops_missing:
-        out.print("some rows have no user or item; the card drops and counts them: `prepare: [drop_missing]`", style="yellow")
+        out.print("some rows lack something; the card drops and counts them: `prepare: [drop_missing]`", style="yellow")
     out.print(f"{recognised.n_rows:,} rows in the first block; {card} is written")
     shown = card if card.parent != Path() else f"./{card}"
     out.print(f"try      {program()} run {shown} ease\ninspect  {program()} data describe {shown}")

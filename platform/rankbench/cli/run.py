@@ -113,7 +113,9 @@ def show_data(record: RunRecord) -> None:
         out.print(note)
     if sentence := about_cold_users([record]):
         out.print(sentence, style="yellow")
+    if record.tie_warning:
+        out.print(record.tie_warning, style="yellow")
     for difference in record.dataset.differences:
-        out.print(f"differs from the published counts: {difference}", style="yellow")
+        out.print(f"differs from the counts of the card: {difference}", style="yellow")
     if record.dataset.raw_gone:
         out.print(record.dataset.raw_gone, style="yellow")

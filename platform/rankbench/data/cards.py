@@ -249,7 +249,9 @@ class Counts(RawCounts):
 
 
 class Expect(Strict):
-    """Published counts of the raw files and of the prepared data. A difference is reported and is never an error."""
+    """Counts of the raw files and of the prepared data: published ones or, where there are none, those of the files at the time
+    of the card. A difference is reported and is never an error.
+    """
 
     raw: RawCounts = RawCounts()
     prepared: Counts = Counts()

@@ -15,6 +15,7 @@ from rankbench.data.cards import Card
 from rankbench.data.fetch import cached_file
 from rankbench.data.prepare import Dataset, prepare, prepared_already, prepared_before, stored_before
 
+FIRST_YEAR = 1980  # of a time that is a date and no position or number of minutes
 MISSING = ("mirror only", "offline", "no such file", "no such folder")  # of what `raw_data` says
 
 
@@ -115,11 +116,12 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
 
 
 def _moment(second: int) -> str:
-    """Seconds since 1970 as a date; the number itself if it is none, as for milliseconds."""
+    """Seconds since 1970 as a date; the number itself if it is none, as for positions and milliseconds."""
     try:
-        return datetime.fromtimestamp(second, UTC).isoformat()
+        moment = datetime.fromtimestamp(second, UTC)
     except (ValueError, OverflowError, OSError):
         return str(second)
+    return moment.isoformat() if moment.year >= FIRST_YEAR else str(second)
 
 
 def _spread(counts: np.ndarray) -> dict[str, float]:

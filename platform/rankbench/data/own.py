@@ -220,9 +220,10 @@ def _dense(column: pd.Series) -> pd.Series:
 
 
 def _of_matrix(matrix: Any, source: str) -> pa.Table:
-    coo = sp.coo_array(matrix)
+    coo = sp.coo_array(matrix, copy=True)
     require(coo.ndim == 2, f"{source}: expected a matrix of users and items, got {coo.ndim} dimensions")
     require(coo.dtype.kind in "biuf", f"{source}: expected a matrix of real numbers, got {coo.dtype}")
+    coo.sum_duplicates()  # of an entry that is stored twice, the value is the sum
     kept = coo.data != 0
     user, item = coo.coords
     table = {"user": pa.array(user[kept].astype(np.int64)), "item": pa.array(item[kept].astype(np.int64))}

@@ -107,6 +107,9 @@ def recognise(
         content["prepare"] = ["drop_missing", *content.get("prepare", [])]
         tables = _first_blocks([replace(file, keep_missing=True) for file in files])
     first = tables[0]
+    # A column that nobody named and that no step reads is no reason to drop rows.
+    if "value" in read and "value" not in given and any("value" in t.column_names and t["value"].null_count for t in tables):
+        return recognise(path, name, folder, columns | {"value": NONE}, environment, encoding, member)
     if guessed and not all(_are_times(table["time"]) for table in tables):
         return without_time()
     for column in left_out:
