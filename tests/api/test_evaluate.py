@@ -50,10 +50,13 @@ def known_elsewhere(folder, ids, read):
         ({"protocol": "held-out-users", "valid": 10, "test": 15}, "ease", "leading zeros", "parquet"),
     ],
 )
-def test_vectors_ranked_elsewhere_have_the_values_of_our_own_evaluation(split, method, ids, format, environment, tmp_path):
+def test_vectors_ranked_elsewhere_have_the_values_of_our_own_evaluation(
+    split, method, ids, format, environment, tmp_path, monkeypatch
+):
     data = rb.dataset(interactions(ids), time="time", split=split, name="shop", environment=environment)
     model = rb.fit(data, method, dtype="float64", environment=environment, progress=False)
     own = model.evaluate(metrics=METRICS, cutoffs=[5, 20], environment=environment)
+    monkeypatch.setattr("rankbench.data.export.AT_ONCE", 50)  # several blocks, as of large data
     export(data, tmp_path / "shop", format, True, ["shop"])
 
     # The other program: plain NumPy, and nothing but the files and vectors by raw id.

@@ -1,11 +1,7 @@
 """The command line as a user meets it: results on stdout, one line on stderr for what is wrong, exit codes."""
 
 import json
-import os
 import signal
-import threading
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -112,44 +108,20 @@ def test_a_closed_form_goes_on_without_being_told_the_memory_again(home):
     assert _main(["run", "synthetic", "ease", *TINY, "--resume", "--no-track"]) == 0
 
 
-@pytest.mark.parametrize("command", ["run", "fit"])
-def test_an_interrupted_fit_says_how_to_go_on(home, capsys, monkeypatch, command):
-    monkeypatch.chdir(home)
-    # A shell starts what it puts into the background with interrupts ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def saved() -> list[Path]:
-        # Not one that is just being written. What is seen in a folder may be gone when it is looked into.
-        with suppress(FileNotFoundError):
-            return [path for path in home.rglob("values.json") if path.parent.name.isdigit()]
-        return []
-
-    def interrupt() -> None:
-        deadline = time.monotonic() + 100
-        while not saved() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    code = _main([command, "synthetic", "wrmf", "iterations=1000000", "embedding_dim=8", "--seed", "1"])
-    thread.join()
-    signal.signal(signal.SIGINT, before)
-    assert code == 130
-    said = "error: interrupted; the same command with --resume continues from the last saved iteration"
-    assert capsys.readouterr().err.splitlines()[-1].startswith(said)
-    assert saved()
-
-
 def test_an_interrupt_that_a_library_swallowed_is_raised_again(monkeypatch):
     monkeypatch.setattr("rankbench.sweeps.views.phases.SIGNALS", [signal.SIGINT])
     with pytest.raises(KeyboardInterrupt), phase_progress() as progress:
         progress("fit", 1, 2)
 
 
+SAVED = "the same command with --resume continues from the last saved iteration or tiles, if there are any"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["run", "d", "m"], f"error: interrupted; {SAVED}\n"),
+        (["fit", "d", "m"], f"error: interrupted; {SAVED}\n"),
         (["ui"], "error: interrupted\n"),
         (["data", "fetch", "run"], "error: interrupted\n"),
         (

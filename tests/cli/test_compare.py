@@ -191,8 +191,3 @@ def test_a_record_with_a_null_part_is_one_line_and_exit_2(shop, capsys, values):
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1
     assert f"damaged/record.json: not a run record ({next(iter(values))}" in printed.err
-
-
-def test_help_has_examples(capsys):
-    assert _main(["compare", "--help"]) == 0
-    assert "rankbench compare" in capsys.readouterr().out.split("Example", 1)[1]

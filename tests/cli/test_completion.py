@@ -17,14 +17,7 @@ from rankbench.experiment.methods import registered
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    for name in ("RANKBENCH_HOME", "RANKBENCH_MIRROR", "RANKBENCH_PLUGINS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

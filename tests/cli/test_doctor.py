@@ -22,12 +22,9 @@ def results(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, results, monkeypatch):
-    for name in ("RANKBENCH_MIRROR", "RANKBENCH_TRACKING_URI", "RANKBENCH_HOME", "RANKBENCH_OFFLINE", "RAY_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(results))
-    return tmp_path
+def home(home, monkeypatch):
+    monkeypatch.delenv("RANKBENCH_OFFLINE")
+    return home
 
 
 def checks(capsys, *words, code=0):

@@ -48,17 +48,12 @@ split: {protocol: my-split}
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
+def home(home):
     """A folder with plugins, where commands write; what they load is forgotten after each test."""
-    for name, value in (("DATA", tmp_path / "data"), ("RESULTS", tmp_path / "results"), ("OFFLINE", 1)):
-        monkeypatch.setenv(f"RANKBENCH_{name}", str(value))
-    for name in ("MIRROR", "TRACKING_URI", "PLUGINS", "HOME"):
-        monkeypatch.delenv(f"RANKBENCH_{name}", raising=False)
     for name, text in (("my_loss.py", LOSS), ("my_metric.py", METRIC), ("my_split.py", PROTOCOL), ("mine.yaml", CARD)):
-        (tmp_path / name).write_text(text)
-    monkeypatch.chdir(tmp_path)
+        (home / name).write_text(text)
     with plugins.separate():
-        yield tmp_path
+        yield home
 
 
 def test_several_plugins_in_one_command(capsys):

@@ -1,5 +1,6 @@
 """What a fit and a sweep say on the way: progress in a log, causes of failures first, and where a resumed fit goes on."""
 
+import json
 from contextlib import contextmanager
 
 import pytest
@@ -70,6 +71,14 @@ def test_a_resumed_fit_says_where_it_goes_on(home, capsys, monkeypatch):
     assert _main([*words, "--resume"]) == 0
     assert capsys.readouterr().err == "no checkpoint; this fit restarts from the beginning\n"
 
+    def measured():
+        (path,) = (home / "results" / "runs").glob("*/record.json")
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return record["metrics"], [row["iteration"] for row in record["curve"]]
+
+    whole = measured()
+    assert whole[1] == [1, 2, 3, 4, 5, 6]
+
     def stop_at(phase, done, total):
         if phase == "fit" and done == 4:
             raise KeyboardInterrupt
@@ -84,6 +93,7 @@ def test_a_resumed_fit_says_where_it_goes_on(home, capsys, monkeypatch):
     capsys.readouterr()
     assert _main([*words, "--fresh", "--resume"]) == 0
     assert capsys.readouterr().err.splitlines()[0] == "continuing after iteration 3"
+    assert measured() == whole
 
 
 def test_a_clock():

@@ -25,20 +25,14 @@ split: {protocol: random-per-user}
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
+def home(home, monkeypatch):
     """A home with one table of a paper, on a small generated dataset."""
-    folder = tmp_path / "home"
+    folder = home / "home"
     (folder / "datasets").mkdir(parents=True)
     (folder / "experiments" / "evidence").mkdir(parents=True)
     (folder / "datasets" / "toy.yaml").write_text(CARD)
     (folder / "experiments" / "toy_table9.yaml").write_text(EXPERIMENT)
     monkeypatch.setenv("RANKBENCH_HOME", str(folder))
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    for name in ("RANKBENCH_MIRROR", "RANKBENCH_TRACKING_URI", "RAY_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
     # The fifty files of the package take seconds to read; one of them stands for all.
     files, published = "rankbench.reproduce.catalogue.experiment_files", Path(__file__).parents[2] / "experiments"
     monkeypatch.setattr(files, lambda environment: [*sorted(folder.rglob("toy_*.yaml")), published / "deql_table3.yaml"])

@@ -21,9 +21,9 @@ split: {{protocol: {protocol}{more}}}
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
+def home(home, monkeypatch):
     """A catalogue of small generated datasets, one with held-out users and one that is only in a mirror."""
-    cards = tmp_path / "home" / "datasets"
+    cards = home / "home" / "datasets"
     cards.mkdir(parents=True)
     for name, users, protocol, more in (
         ("toy-a", 60, "random-per-user", ""),
@@ -35,14 +35,8 @@ def home(tmp_path, monkeypatch):
     (cards / "toy-far.yaml").write_text(
         "{name: toy-far, source: {files: {all: {url: 'https://example.org/far.csv'}}}}", encoding="utf-8"
     )
-    monkeypatch.setenv("RANKBENCH_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    for name in ("RANKBENCH_MIRROR", "RANKBENCH_TRACKING_URI", "RAY_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.setenv("RANKBENCH_HOME", str(home / "home"))
+    return home
 
 
 def planned(capsys, *words):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from campaign import KINDS, campaign, case, memory_of, part
+from campaign import KINDS, campaign, memory_of, part
 from malformed import COMMANDS
 
 SAMPLE = 9  # cases of a kind
@@ -40,15 +40,6 @@ def test_all_malformed_inputs(kind, start, tmp_path, figure):
 
 def most(results):
     return f"{max(result.memory for result in results.values()) / 1e6:.0f} MB each"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_case_is_the_same_everywhere(kind):
-    one, two = case((kind, 17)), case((kind, 17))
-    assert str(one) == str(two)
-    assert [each for each in one.files.values() if isinstance(each, bytes)] == [
-        each for each in two.files.values() if isinstance(each, bytes)
-    ]
 
 
 def test_the_memory_of_a_case_is_its_peak():

@@ -37,7 +37,7 @@ class Shown:
         ("lam", "10 to 500, log scale", {"loguniform": [10, 500]}),
         ("alpha", "0.01 to 1; not published", {"loguniform": [0.01, 1]}),
         ("lam_prime", "1 to 500", {"loguniform": [1, 500]}),
-        ("weight_decay", "0 to 0.001, log scale", {"loguniform": [1e-6, 1e-3]}),
+        ("weight_decay", "0 to 0.001, log scale from 1e-6", {"loguniform": [1e-6, 1e-3]}),
         ("cor_weight", "0.00001 to 0.1", {"loguniform": [1e-5, 0.1]}),
         ("beta_lr", "1e-4 to 1e-1", {"loguniform": [1e-4, 0.1]}),
         ("margin", "0 to 0.9", {"uniform": [0, 0.9]}),

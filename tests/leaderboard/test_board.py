@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rankbench.judge.declared import Declared
 from rankbench.leaderboard.board import Board, ranking_of
 from rankbench.leaderboard.collection import Collection
 from rankbench.leaderboard.options import BoardOptions, ShowOptions
@@ -93,6 +94,27 @@ def test_which_processor_measured_which_dataset_is_said(tmp_path):
     assert "c,10s" in paths["entries.csv"] and {*re.findall("AMD|Intel", paths["entries.csv"])} == {"AMD", "Intel"}
     (alone,) = boards(BoardOptions(datasets=["a", "b"]), store, {})
     assert not any("processor" in line for line in alone.conclusions())
+
+
+@pytest.mark.parametrize(("last", "told"), [(0.9, "ease is better than sl (p"), (0.4, "none of 1 differs significantly")])
+def test_a_pair_whose_mean_and_ranks_disagree_is_not_told(last, told):
+    """One dataset moves the mean of twelve the other way; Wilcoxon's test alone would tell the pair."""
+    worse = [*(0.9 - 0.001 * n for n in range(11)), 0.9]
+    entries = [entry(f"d{n:02}", "sl", value) for n, value in enumerate(worse)]
+    entries += [entry(f"d{n:02}", "ease", 0.91 if n < 11 else last + 0.05) for n in range(12)]
+    declared = Declared(fixed="2026-01-01", pairs=(("ease", "sl"),))
+    board = Board(tuple(entries), "10s", "ndcg@20", declared=declared)
+    (pair,) = board.paired
+    assert pair.p_holm < 0.05 and (pair.difference > 0) == (last > 0.5) and pair.better > pair.worse
+    assert any(told in line for line in board.conclusions())
+
+
+def test_how_races_ended_and_what_their_searches_gained_is_said():
+    values = {"settled": (0.2, 0.1), "exhausted": (0.3, 0.3), "still gaining": (0.11, 0.1)}
+    entries = [entry("a", name[0], value, ended=name, default={"ndcg@20": own}) for name, (value, own) in values.items()]
+    said = Board((*entries, entry("a", "x", 0.1, ended="settled")), "10s", "ndcg@20").conclusions()
+    assert "Would more time help? 2 settled, 1 exhausted, 1 still gaining." in said
+    assert "The searched setting is better than the defaults by 10.0 % in the median." in said
 
 
 def test_luck_that_datasets_share_and_other_code_on_one_dataset_are_said():

@@ -13,7 +13,7 @@ from rankbench.tracking.record import write_record
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(home, monkeypatch):
     """A folder with two experiment files, one of them broken, and no data, no network and no sweep."""
     experiment = {
         "name": "my-table", "question": "Why?", "datasets": ["gowalla"],
@@ -21,19 +21,12 @@ def home(tmp_path, monkeypatch):
         "arms": [{"name": "E", "method": "ease", "params": {"lam": 5}, "published": {"gowalla": {"recall@20": 0.1765}}}],
         "not_run": [{"name": "Graph net", "why": "not built", "published": {"gowalla": {"recall@20": 0.2}}}],
     }  # fmt: skip
-    folder = tmp_path / "home" / "experiments"
+    folder = home / "home" / "experiments"
     folder.mkdir(parents=True)
     (folder / "my_table.yaml").write_text(yaml.safe_dump(experiment))
     (folder / "broken.yaml").write_text("name: broken\narms: 3\n")
-    for name, value in (
-        ("HOME", tmp_path / "home"),
-        ("RESULTS", tmp_path / "results"),
-        ("DATA", tmp_path / "data"),
-        ("OFFLINE", 1),
-    ):
-        monkeypatch.setenv(f"RANKBENCH_{name}", str(value))
-    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    return tmp_path
+    monkeypatch.setenv("RANKBENCH_HOME", str(home / "home"))
+    return home
 
 
 @pytest.mark.parametrize("name", ["experiments/my_table.yaml", "my-table"])

@@ -23,13 +23,8 @@ SMALL = {
 
 
 @pytest.fixture(autouse=True)
-def card(tmp_path, monkeypatch):
-    """Every command writes under tmp_path and none reaches the network."""
-    monkeypatch.setenv("RANKBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("RANKBENCH_OFFLINE", "1")
-    monkeypatch.delenv("RANKBENCH_MIRROR", raising=False)
-    path = tmp_path / "toy.yaml"
+def card(home):
+    path = home / "toy.yaml"
     path.write_text(CARD)
     return path
 

@@ -178,3 +178,9 @@ def test_what_an_earlier_sweep_has_finished_is_in_no_plan(environment, monkeypat
     # The search is known as a whole, and the settings that it chooses have no final runs yet.
     assert rest(planned, environment, None) == ({"final": 2}, 2, 2)
     assert dry_run(planned, environment, [Machine(1, 4 << 30)], fresh=True).finished == 0
+
+
+def test_the_memory_that_the_largest_fit_lacks_is_that_of_the_largest_machine(environment):
+    planned = planned_of(environment)
+    lacks = [dry_run(planned, environment, [Machine(1, 500), Machine(1, memory)]).short for memory in (1000, 3000, 4 << 30)]
+    assert lacks[0] - lacks[1] == 2000 and lacks[1] > 0 and lacks[2] == 0

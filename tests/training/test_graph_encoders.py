@@ -66,11 +66,3 @@ def test_every_weight_is_trained(model, values):
     assert len(before) >= 2
     for name, weight in trainer.encoder.named_parameters():
         assert (weight.detach() != before[name]).any(), name
-
-
-def test_weights_beside_the_vectors_are_part_of_a_checkpoint():
-    first, second = (trainer_of(interactions(), "bpr", model="gat", seed=seed) for seed in (0, 1))
-    first.epoch(1, 1.0)
-    second.restore(first.arrays())
-    assert {"encoder/weights.0", "encoder/at_head.1", "encoder/at_tail.0"} <= set(first.arrays())
-    np.testing.assert_array_equal(second.model().U, first.model().U)

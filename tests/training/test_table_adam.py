@@ -77,22 +77,6 @@ def test_a_table_is_that_of_torch_adam_in_float32():
     assert_allclose(optimizer.settled(), expected.detach(), rtol=0, atol=1e-5)
 
 
-def test_a_restored_table_goes_on_with_the_same_bits_and_settling_changes_nothing():
-    whole_table, saved, other = start(np.float32), None, None
-    whole = TableAdam(whole_table)
-    for step, (rows, gradient, rate) in enumerate(steps(1e-3, RATES["halved"], 700)):
-        if step == 350:
-            saved, other_table = {name: array.copy() for name, array in whole.arrays().items()}, whole_table.clone()
-            whole.settled()
-            other = TableAdam(other_table)
-            other.restore(saved)
-        for optimizer in (whole, other) if other else (whole,):
-            optimizer.read(rows)
-            optimizer.step(torch.from_numpy(rows), torch.from_numpy(gradient.astype(np.float32)), rate)
-    assert_array_equal(other_table, whole_table)
-    assert_array_equal(other.settled(), whole.settled())
-
-
 def test_a_row_without_any_gradient_stays_and_one_that_is_not_finite_spoils_itself_alone():
     table, before = start(), start()
     optimizer = TableAdam(table)

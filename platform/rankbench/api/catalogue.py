@@ -13,7 +13,7 @@ from rankbench.experiment.methods import method, registered
 
 @public
 def datasets(*, environment: Environment | None = None) -> pd.DataFrame:
-    """Return one row per dataset of the catalogue, by name: title, published counts, protocol, and where its raw data are."""
+    """Return one row per dataset of the catalogue, by name: title, counts of its card, protocol, and where its raw data are."""
     environment = environment or Environment.from_env()
     cards = [read_card(path) for path in card_names(environment).values()]
     rows = [

@@ -43,7 +43,10 @@ class Range:
 
     def __str__(self) -> str:
         text = f"{_written(self.low, self.exponents)} to {_written(self.high, self.exponents)}"
-        return text + ", log scale" * self.log + "; not published" * (not self.published)
+        scale = ", log scale" * self.log
+        if self.log and self.low == 0:
+            scale += f" from {_written(FROM_ZERO * self.high, self.exponents)}"
+        return text + scale + "; not published" * (not self.published)
 
     def space(self, field: dataclasses.Field[Any]) -> dict[str, list[Any]]:
         """Return how to draw a value of the parameter `field`, as in an experiment file."""

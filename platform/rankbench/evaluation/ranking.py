@@ -46,6 +46,14 @@ class Ranking:
     above: np.ndarray | None = None
     others: np.ndarray | None = None
 
+    @property
+    def n_tied(self) -> int:
+        """The number of users whose list ends in equal scores, so that ids may decide which items are in it."""
+        if self.scores.shape[1] < 2:
+            return 0
+        before, last = self.scores[:, -2], self.scores[:, -1]
+        return int(np.count_nonzero((before == last) & np.isfinite(last)))
+
 
 def rank(
     models: Sequence[Recommender],

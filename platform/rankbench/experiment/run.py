@@ -42,7 +42,7 @@ from rankbench.fitting.method import Iterative
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 from rankbench.tracking.energy import EnergyMeter
 from rankbench.tracking.environment import code_revision, peak_memory, reset_peak_memory
-from rankbench.tracking.record import Measured, RunRecord, per_user_table
+from rankbench.tracking.record import TIED, Measured, RunRecord, per_user_table
 
 OnBegin = Callable[[RunRecord], object]
 
@@ -116,7 +116,7 @@ def run_stepwise(
         record = dataclasses.replace(
             base_record(job, config, info, started_at),
             metrics={name: Measured(each.mean, each.low, each.high) for name, each in summaries[leader].items()},
-            users=users,
+            users=users | ({TIED: tied} if (tied := rankings[leader].n_tied) else {}),
             groups=groups[leader],
             seconds={name: round(value, 4) for name, value in seconds.items()},
             curve=fitted.curve,

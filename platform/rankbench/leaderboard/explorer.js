@@ -152,8 +152,9 @@
       svg.append(make("g", { style: `--line: ${data.colours[each.place]}` }, make("circle", { cx: wide - right + 12, cy: below - 4, r: 4 }),
         make("text", { x: wide - right + 20, y: below }, each.name)));
     }
+    const clipped = values.some((value) => value < low) ? " Lines at the lower edge lie below it." : "";
     return make("figure", {}, svg, make("figcaption", {},
-      "Mean share of the best value that any method has at the largest budget. In colour: the first methods of the table below; grey: all others."));
+      `Mean share of the best value that any method has at the largest budget. In colour: the first methods of the table below; grey: all others.${clipped}`));
   }
 
   // Screen readers say the sentence when it changes, and not the table.

@@ -20,7 +20,7 @@ from rankbench.leaderboard.results import Result, seconds_of
 from rankbench.reports.page import Interactive
 
 HERE = Path(__file__).parent
-METRICS = ("ndcg@20", "recall@20", "ndcg@10", "mrr@20", "precision@20", "coverage@20")  # those that the page switches between
+METRICS = ("ndcg@20", "recall@20", "ndcg@10", "mrr@20", "precision@20")  # those that the page switches between
 NO_RESULT = -1  # within the budget; a method that was not measured, or cannot be, has null
 
 

@@ -75,7 +75,8 @@ def write_site(
         on_page("comparing methods on each dataset", number, len(datasets))
     for method in sorted({each.entrant for board in boards for each in board.entries}):
         site.add("method", method, method, boards)
-    return [*site.files, write_text(folder / "entries.csv", _csv([each for board in boards for each in board.entries]))]
+    entries = {id(each): each for board in boards for each in board.entries}  # a race that is over stands on several boards
+    return [*site.files, write_text(folder / "entries.csv", _csv([*entries.values()]))]
 
 
 def write_summary(path: Path, boards: Sequence[Board], families: Families) -> list[Path]:

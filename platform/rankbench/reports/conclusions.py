@@ -56,10 +56,10 @@ class Conclusions:
 
 
 def deciding_metric(pairs: Sequence[Comparison], chosen_by: str) -> str | None:
-    """Return the compared metric that conclusions are about: `chosen_by`, that of the search, or else the first; None if no
-    metric was compared.
+    """Return the compared metric that conclusions are about: `chosen_by`, that of the search, or else the first of which more
+    is better; None if no such metric was compared.
     """
-    metrics = dict.fromkeys(pair.metric for pair in pairs)
+    metrics = dict.fromkeys(pair.metric for pair in pairs if better_if_larger(pair.metric))
     return chosen_by if chosen_by in metrics else next(iter(metrics), None)
 
 

@@ -13,8 +13,8 @@ from rankbench.tracking.record import DatasetInfo, RunRecord, about_cold_users
 
 
 def data_deviations(finals: Sequence[RunRecord], metric: str | None = None) -> tuple[str, ...]:
-    """Return deviations of the measured datasets: counts, users without a history with their mean of `metric`, stand-ins, and a
-    recall that the papers leave open.
+    """Return deviations of the measured datasets: counts, users without a history with their mean of `metric`, lists that end
+    in equal scores, stand-ins, and a recall that the papers leave open.
     """
     lines = []
     for name, data in _datasets(finals).items():
@@ -22,6 +22,8 @@ def data_deviations(finals: Sequence[RunRecord], metric: str | None = None) -> t
         lines += [f"{name}: {sentence}" for sentence in data_notes(data.counts)]
         if sentence := about_cold_users([each for each in finals if each.dataset.name == name], metric):
             lines.append(f"{name}: {sentence}")
+        tied = {each.label: each.tie_warning for each in finals if each.dataset.name == name and each.tie_warning}
+        lines += [f"{name}: {arm}: {sentence}" for arm, sentence in tied.items()]
         if data.raw_gone:
             lines.append(f"{name}: {data.raw_gone}")
         if data.stand_in:

@@ -10,6 +10,7 @@ from rankbench.core.display import setting_text
 from rankbench.core.environment import Environment
 from rankbench.core.files import write_text
 from rankbench.core.markdown import without_tags
+from rankbench.evaluation.metrics import better_if_larger
 from rankbench.judge.printing import MANY
 from rankbench.reports.budget import spent
 from rankbench.reports.conclusions import at_the_end, conclude, deciding_metric, ends_sentence, untuned
@@ -176,6 +177,8 @@ def _figures(stored: StoredSweep, table: Table) -> list[Figure]:
 
 
 def _shown(table: Table) -> str | None:
-    """Return the last measured metric of the table, which the figures show; None if nothing was measured."""
+    """Return the metric that the figures show: the last measured one of the table of which more is better, or else the last;
+    None if nothing was measured.
+    """
     measured = [metric for metric in table.metrics if any(metric in row.cells for row in table.rows)]
-    return measured[-1] if measured else None
+    return next(reversed([*filter(better_if_larger, measured)] or measured), None)

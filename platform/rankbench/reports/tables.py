@@ -87,7 +87,8 @@ class Table:
 
     @cached_property
     def _tied(self) -> set[tuple[str, str, str]]:
-        return {(pair.dataset, pair.model, pair.metric) for pair in self.differences if not pair.distinguishable}
+        quality = (pair for pair in self.differences if better_if_larger(pair.metric))
+        return {(pair.dataset, pair.model, pair.metric) for pair in quality if not pair.distinguishable}
 
     def tied(self, row: ReportRow, metric: str) -> bool:
         """Whether a row is not significantly different from the best of its dataset in `metric`."""
@@ -243,7 +244,8 @@ def render(table: Table, format: str) -> str:
 def frame_of(table: Table) -> pd.DataFrame:
     """One row per dataset and model. For each metric it has the mean over users, `low` and `high` of the 95 % interval, `std`
     if models have several runs, `tied` (not distinguishable from the best of the dataset), and `published` if a paper reports a
-    number; then the setting, seconds, memory, and `state`, which is "measured" or says why there is no number.
+    number; then the setting, seconds, by how many settings they are shared, memory, and `state`, which is "measured" or says
+    why there is no number.
     """
     rows = []
     for row in table.rows:
@@ -255,7 +257,8 @@ def frame_of(table: Table) -> pd.DataFrame:
             line[f"{metric} tied"] = table.tied(row, metric)
             line[f"{metric} published"] = row.published.get(metric)
         setting = {name: value for name, value in row.params.items() if name in row.stated}
-        line |= {"setting": setting, "fit_seconds": row.seconds.get("fit")}
+        # Settings that share a fit share its seconds and joules: each row has all of them.
+        line |= {"setting": setting, "fit_seconds": row.seconds.get("fit"), "fit_shared_by": row.fit_shared_by}
         line |= {"rank_seconds": row.seconds.get("rank"), "peak_memory_gb": row.peak_memory_gb or None}
         line |= {} if row.joules is None else {"joules": row.joules}
         rows.append(line | {"state": row.missing or "measured"})

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from rankbench.contracts.training import expect_resumes
 from rankbench.core import devices, threads
 from rankbench.core.errors import NumericalError
 from rankbench.data.cards import load_card
@@ -20,7 +21,6 @@ from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit import fit as fit_configs
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
-from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.recommenders import AutoencoderRecommender, score
 from rankbench.training.autoencoders import blocks
 from rankbench.training.autoencoders.blocks import BlockNetwork, loss_and_gradients
@@ -263,10 +263,6 @@ def arrays(model):
     return {name: getattr(model, name) for name in AutoencoderRecommender.__dataclass_fields__}
 
 
-class Interrupted(Exception):
-    pass
-
-
 @pytest.mark.parametrize("generic", [False, True], ids=["blocks", "PyTorch"])
 def test_a_step_whose_items_are_all_dropped_is_made(generic, monkeypatch):
     monkeypatch.setattr(devices, "_COMPILED", not generic)
@@ -276,32 +272,10 @@ def test_a_step_whose_items_are_all_dropped_is_made(generic, monkeypatch):
 
 @pytest.mark.parametrize("generic", [False, True], ids=["blocks", "PyTorch"])
 @pytest.mark.parametrize("lam", [0.0, 0.01])
-def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(generic, lam, tmp_path, monkeypatch):
+def test_a_resumed_fit_has_the_bits_of_an_undisturbed_one(generic, lam, monkeypatch):
     monkeypatch.setattr(devices, "_COMPILED", not generic)
-    X, whole = interactions(), []
     with threads.pinned(1):  # PyTorch's own operations have the same bits for the same number of threads only
-        model = fitted(X, lam=lam, epochs=6, observe=lambda step: whole.append(step.loss) or {}).models[0]
-        checkpoints = Checkpoints(tmp_path / "checkpoints", resume=True)
-
-        def stop(step):
-            if step.number == 4:
-                raise Interrupted
-            return {}
-
-        with pytest.raises(Interrupted):
-            fitted(X, lam=lam, epochs=6, execution=Execution(checkpoints=checkpoints), observe=stop)
-        assert checkpoints.last().number == 3
-        rest = []
-        resumed = fitted(
-            X,
-            lam=lam,
-            epochs=6,
-            execution=Execution(checkpoints=checkpoints),
-            observe=lambda step: rest.append((step.number, step.loss)) or {},
-        )
-    assert rest == list(zip((4, 5, 6), whole[3:], strict=True))
-    for name, array in arrays(resumed.models[0]).items():
-        assert_array_equal(array, arrays(model)[name], err_msg=name)
+        expect_resumes(configure("multivae", SMALL | {"lam": lam, "epochs": 6}), interactions())
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -316,16 +290,6 @@ def test_threads_change_no_bits(precision, monkeypatch):
     for one, other in itertools.pairwise(models):
         for name in one:
             assert_array_equal(one[name], other[name], err_msg=name)
-
-
-def test_a_new_user_gets_the_scores_of_the_fitted_user_with_the_same_history():
-    X = interactions()
-    model = fitted(X, dtype="float64").models[0]
-    users = np.arange(X.shape[0], dtype=np.int32)
-    known, new = (score(model, ids, X, slice(0, X.shape[1])) for ids in (users, users + X.shape[0]))
-    assert_array_equal(known, new)
-    some = np.array([9, 3], np.int32)
-    assert_allclose(score(model, some, X[some], slice(5, 30)), known[some, 5:30], rtol=1e-12, atol=1e-14)
 
 
 def test_the_loss_falls_and_the_ranking_is_better_than_popularity():
