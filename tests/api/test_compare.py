@@ -51,6 +51,12 @@ def test_models_are_measured_and_compared_with_the_best_and_the_baseline(environ
     assert found.loc[(best, "floor"), "verdict"] == "better"
 
 
+def test_models_that_were_fitted_on_different_parts_are_compared_with_a_warning(environment, card, caplog):
+    models = {part: rb.fit(card(0), "ease", fit_on=part, environment=environment) for part in ("train", "train+valid")}
+    rb.compare(models, metric="ndcg@10", environment=environment)
+    assert "the models were fitted on train and on train+valid: a difference can come from that alone" in caplog.text
+
+
 def test_evaluations_are_taken_as_they_are_and_users_matched_by_id():
     rng = np.random.default_rng(0)
     first, second = (evaluation(hit=rng.random(50)) for _ in range(2))

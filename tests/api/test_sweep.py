@@ -344,6 +344,7 @@ def test_the_command_fits_the_winning_row_and_says_on_what(results, monkeypatch,
             {"datasets": FRAME, "methods": "ease", "seeds": 1, "changes": {"final.seeds": [2]}},
             "^seeds: final.seeds is given, too",
         ),
+        ({"datasets": FRAME, "methods": "ease", "seeds": 1, "changes": {"final": {"seeds": [2]}}}, "^seeds: final"),
         ({"experiment": "dmo"}, r"did you mean demo\.yaml\?"),
     ],
 )
@@ -351,6 +352,15 @@ def test_what_cannot_be_a_sweep_is_refused_before_any_work(environment, argument
     with pytest.raises(ConfigError, match=message):
         rb.sweep(**arguments, progress=False, environment=environment)
     assert not (environment.results / "sweeps").exists() or not list((environment.results / "sweeps").iterdir())
+
+
+def test_a_dataset_whose_split_was_replaced_as_a_whole_is_no_other_data_in_a_sweep(environment, tmp_path):
+    card = tmp_path / "tiny.yaml"
+    generator = "{users: 60, items: 40, interactions_per_user: 10}"
+    card.write_text(f"{{name: tiny, source: {{generator: {generator}}}, split: {{protocol: random-per-user, test: 0.4}}}}")
+    data = rb.dataset(str(card), changes={"split": {"protocol": "random-per-user", "seed": 3}}, environment=environment)
+    with pytest.raises(ConfigError, match=r"^tiny: a sweep changes its card key by key; change it by dotted keys"):
+        rb.sweep(datasets=data, methods="ease", progress=False, environment=environment)
 
 
 def test_an_interrupted_sweep_leaves_no_process_and_no_thread(environment, tmp_path, monkeypatch):

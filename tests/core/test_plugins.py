@@ -61,6 +61,10 @@ def test_a_module_is_loaded_by_its_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     plugin = plugins.load("my_things")
     assert (plugin.name, plugin.module, plugin.origin) == ("my_things",) * 3 and THINGS.names() == ["one"]
+    assert plugins.load("my_things") is plugin
+    written(tmp_path, "my_things", "two")
+    with pytest.raises(ConfigError, match=r"^my_things: has changed since it was loaded; start Python again"):
+        plugins.load("my_things")
     sys.modules.pop("my_things")
 
 

@@ -15,6 +15,7 @@ from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run as run_job
 from rankbench.experiment.run import run_stepwise
 from rankbench.fitting.checkpoints import Checkpoints
+from rankbench.fitting.executors import ThreadMap
 
 
 @pytest.fixture
@@ -76,6 +77,8 @@ def test_the_seconds_of_a_fit_that_goes_on_are_those_of_all_its_iterations(card,
     assert before["iteration"] == 3 and found.record.iterations == 6
     assert 1000 < found.record.curve[-1]["seconds"] <= found.record.seconds["fit"] < 1100
     assert found.record.joules is None and outcome(card, environment, 0).record.joules == 1.0
+    (threads,) = run_job(job, environment, Execution(1, executor=ThreadMap(1)))  # as commands have it
+    assert threads.record.joules == 1.0
 
 
 def test_the_tolerance_ends_a_fit_early(card, environment):

@@ -166,6 +166,11 @@ def test_similar_items_are_those_of_a_history_of_one(model):
     assert not (frame["item"] == frame["similar"]).any()
 
 
+def test_one_number_for_each_item_does_not_say_which_are_alike(environment):
+    with pytest.raises(ConfigError, match="popularity has one number for each item"):
+        rb.fit("synthetic", "popularity", environment=environment).similar(3)
+
+
 def test_saved_and_loaded_it_is_the_same(model, tmp_path):
     again = load(model.save(tmp_path / "kept"))
     pd.testing.assert_frame_equal(model.recommend(["u1", "u2"], 7), again.recommend(["u1", "u2"], 7))

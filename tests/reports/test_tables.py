@@ -184,6 +184,8 @@ def test_an_arm_of_which_every_searched_setting_failed_has_failed(make_run, make
 
 def test_a_sweep_that_is_not_finished_and_one_without_any_run_can_be_shown(sweep, tmp_path):
     assert "The sweep is not finished" in write_report(tmp_path / "unfinished", replace(sweep, chosen=None))[0].read_text()
+    later = replace(sweep, chosen=sweep.chosen.model_copy(update={"rows": ()}))  # data became available after it had ended
+    assert "The sweep is not finished" in write_report(tmp_path / "later", later)[0].read_text()
     about = sweep.about.model_copy(update={"id": ""})
     files = write_report(tmp_path / "never", replace(sweep, about=about, chosen=None, records={}))
     text = files[0].read_text()

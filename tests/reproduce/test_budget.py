@@ -216,15 +216,19 @@ def test_what_has_ended_is_not_interrupted():
 
 
 @pytest.mark.parametrize(
-    ("revision", "data", "kept"),
-    [("abc", "", True), ("abc+changes", "", False), ("now+changes", "", True), ("abc", "of another reader", False)],
+    ("about", "data", "kept"),
+    [
+        ({"revision": "abc", "code": "other"}, "", True),
+        ({"revision": "abc+changes", "code": "other"}, "", False),
+        ({"revision": "abc+changes"}, "", True),  # of the source files of now, whatever else has changed since the commit
+        ({"revision": "abc"}, "of another reader", False),
+    ],
 )
-def test_what_code_of_unknown_state_or_other_data_gave_is_fitted_again(tasks, home, monkeypatch, revision, data, kept):
-    monkeypatch.setattr(engine, "code_revision", lambda: "now+changes")
+def test_what_code_of_unknown_state_or_other_data_gave_is_fitted_again(tasks, home, monkeypatch, about, data, kept):
     monkeypatch.setattr("rankbench.sweeps.run_units.run_units", lambda *call, **options: None)
     task = next(each for each in tasks if each.unit)
     for outcome in run(task.unit.job, home):
-        known, dataset = outcome.record.environment | {"revision": revision}, outcome.record.dataset
+        known, dataset = outcome.record.environment | about, outcome.record.dataset
         dataset = replace(dataset, fingerprint=data or dataset.fingerprint)
         folder = write_record(records_folder(home), replace(outcome.record, environment=known, dataset=dataset), None)
     engine._fit([task], BudgetedRun(Evidence(home.results / "evidence"), home, CLUSTER))

@@ -30,6 +30,16 @@ def test_what_is_added_is_read_again(tmp_path):
     assert [each.seed for each in again.lines(StoredFit, "d")] == [0, 1]
 
 
+def test_a_search_that_was_cut_short_replaces_none_that_tried_more(tmp_path):
+    evidence = Evidence(tmp_path)
+    whole = StoredSearch("d", "c", "ials", {"lam": {"grid": [1, 2]}}, "ndcg@20", 24, {"lam": 1}, 0.5, bound=600.0)
+    slower, new = dataclasses.replace(whole, draws=5, bound=1200.0), dataclasses.replace(whole, draws=5, bound=None)
+    for each, draws in ((whole, 24), (slower, 24), (new, 5)):
+        evidence.add(each)
+        (line,) = Evidence(tmp_path).lines(StoredSearch, "d")
+        assert line.draws == draws
+
+
 def test_lines_that_several_processes_add_at_once_are_kept(tmp_path):
     def add(first):
         evidence = Evidence(tmp_path)

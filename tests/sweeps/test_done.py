@@ -10,7 +10,7 @@ import pytest
 from rankbench.cluster.machine import Machine
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.run import run
-from rankbench.sweeps import comparisons, heartbeat, reuse
+from rankbench.sweeps import comparisons, heartbeat
 from rankbench.sweeps.comparisons import compare_finals
 from rankbench.sweeps.dry_run import dry_run
 from rankbench.sweeps.heartbeat import Heartbeat, last_heartbeat
@@ -18,7 +18,6 @@ from rankbench.sweeps.options import SweepOptions
 from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.resume import folder_to_resume
 from rankbench.sweeps.sweep import Listener, choose, final_settings, open_sweep, run_sweep
-from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import read_records, write_record
 
 from .planned import plan_of, spec_of
@@ -157,9 +156,7 @@ def test_which_pairs_are_tested_is_no_other_sweep(environment):
     assert len(keys) == 1
 
 
-def test_what_an_earlier_sweep_has_finished_is_in_no_plan(environment, monkeypatch):
-    code = describe_environment() | {"revision": "abc"}  # of a tree without changes, from which runs are reused
-    monkeypatch.setattr(reuse, "describe_environment", lambda: code)
+def test_what_an_earlier_sweep_has_finished_is_in_no_plan(environment):
     earlier = planned_of(environment)
     folder = opened(earlier, environment).folder
     finish(earlier.search[0].job, folder, environment)
@@ -178,6 +175,16 @@ def test_what_an_earlier_sweep_has_finished_is_in_no_plan(environment, monkeypat
     # The search is known as a whole, and the settings that it chooses have no final runs yet.
     assert rest(planned, environment, None) == ({"final": 2}, 2, 2)
     assert dry_run(planned, environment, [Machine(1, 4 << 30)], fresh=True).finished == 0
+
+
+def test_trials_that_a_scheduler_may_end_are_fitted_again_because_they_depend_on_one_another(environment):
+    arms = {"method": "bpr", "params": {"epochs": 2, "patience": 2, "n_negatives": {"grid": [1, 2]}}}, {"method": "ease"}
+    earlier = planned_of(environment, *arms)
+    folder = opened(earlier, environment).folder
+    for unit in earlier.search:
+        finish(unit.job, folder, environment)
+    for search, reused in (({}, 3), ({"scheduler": "asha", "grace": 1}, 1)):
+        assert rest(planned_of(environment, *arms, search=search, final={"seeds": [5]}), environment, None)[1] == reused
 
 
 def test_the_memory_that_the_largest_fit_lacks_is_that_of_the_largest_machine(environment):

@@ -46,6 +46,15 @@ def test_the_upper_end_of_randint_is_not_drawn_so_that_the_value_below_it_is_the
 
 
 @pytest.mark.parametrize(
+    ("values", "best", "following"), [([0.5, 0.7], 0.7, 0.9), ([0.7, 0.9], 0.9, 0.95), ([0.1, 0.9], 0.9, None)]
+)
+def test_near_a_bound_of_the_method_a_part_of_the_step_is_tried(values, best, following):
+    margin = ArmSpec(method="edlae", params={"lam": 1, "p": {"choice": values}})
+    found = one_step_beyond(margin, {"lam": 1, "p": best}, [{"lam": 1, "p": value} for value in values])
+    assert found == ([] if following is None else [{"lam": 1, "p": pytest.approx(following)}])
+
+
+@pytest.mark.parametrize(
     ("space", "best"),
     [
         ({"grid": [1, 10, 100]}, 10),  # inside

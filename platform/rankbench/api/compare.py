@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -17,6 +18,8 @@ from rankbench.experiment.evaluation import Evaluation
 from rankbench.experiment.fitted_model import Model
 from rankbench.judge.compare import compare as compare_values
 from rankbench.judge.compare import pairs_frame, sample_of
+
+log = logging.getLogger(__name__)
 
 
 @public
@@ -52,6 +55,9 @@ def compare(
             f"{first.dataset}; only evaluations on the same part of the same data can be compared",
         )
         samples[name] = sample_of(pa.Table.from_pandas(measured.per_user, preserve_index=False), metric, name)
+    parts = sorted({each.fit_on for each in named.values() if isinstance(each, Model)})
+    if len(parts) > 1:
+        log.warning("the models were fitted on %s: a difference can come from that alone", " and on ".join(parts))
     assert first is not None
     return pairs_frame(compare_values(samples, dataset=first.dataset, metric=metric, baseline=baseline, seed=seed).pairs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ from rankbench.leaderboard.collection import sources
 from rankbench.leaderboard.options import LeaderboardOptions
 from rankbench.leaderboard.stored import boards
 
+log = logging.getLogger(__name__)
+
 
 @public
 @takes_options
@@ -26,6 +29,8 @@ def leaderboard(options: LeaderboardOptions, *, environment: Environment | None 
     validation set. Each fit has `threads` threads. Entries that are in the folder `store` are not run again; by default, the
     store is leaderboard/ in the results folder or, in a checkout of this project and for its own methods and datasets, the one
     in experiments/ that its pages are made from. `address` is that of a Ray cluster, by default this machine.
+
+    Datasets that are not available are left out, with a warning. Nothing is sent to MLflow.
 
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset is available, ClusterError if the
     cluster cannot be joined, and StorageError if the store cannot be written.
@@ -39,6 +44,8 @@ def leaderboard(options: LeaderboardOptions, *, environment: Environment | None 
         threads=whole_number("threads", options.threads, 1),
     )
     todo = agenda(options, environment)
+    for reason in todo.plan.not_available.values():
+        log.warning("not available: %s", reason)
     compete(todo, environment, options.address)
     stores, plan = todo.stores, todo.plan
     lines = [each for each in stores.all() if each.dataset in plan.datasets and each.entrant in plan.entrants]

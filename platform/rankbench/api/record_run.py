@@ -104,6 +104,8 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
         if options.memory and record.peak_memory_bytes > memory_bytes(options):
             peak = record.peak_memory_bytes / 1e9
             err.print(f"warning: the fit needed {peak:.2f} GB at its peak, more than --memory {options.memory}")
+        if options.device != "cpu" and record.device == "cpu":
+            err.print(f"warning: --device {options.device} had no effect: the matrix was solved by tiles, on processors")
         found = fit_warnings(record.method, record.params, record.curve, record.iterations, record.dtype)
         for problem in (record.interval_warning(), *found):
             if problem:

@@ -62,12 +62,13 @@ class Results:
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """One row per iteration of the final fits of iterative methods: dataset, model, seed, iteration, training seconds,
-        loss, and the metrics that were measured then.
+        """One row per iteration of the final fits of iterative methods: dataset, model, seed, split seed, iteration, training
+        seconds, loss, and the metrics that were measured then.
         """
         finals = [record for record in self.stored.records.values() if record.stage == "final"]
+        splits = {record.id: record.dataset.split_seed for record in finals}
         return pd.DataFrame(
-            {"dataset": record.dataset.name, "model": record.label, "seed": record.seed} | row
+            {"dataset": record.dataset.name, "model": record.label, "seed": record.seed, "split_seed": splits[record.id]} | row
             for record in finals
             for row in record.curve
         )
@@ -80,7 +81,8 @@ class Results:
             line: dict[str, Any] = {
                 name: getattr(record, name) for name in ("id", "stage", "method", "seed", "status", "error")
             }
-            line |= {"dataset": record.dataset.name, "model": record.label, "params": record.params}
+            line |= {"dataset": record.dataset.name, "split_seed": record.dataset.split_seed}
+            line |= {"model": record.label, "params": record.params}
             line |= {name: measured.mean for name, measured in record.metrics.items()}
             rows.append(line | {"seconds": sum(record.seconds.values())})
         return pd.DataFrame(rows)

@@ -21,7 +21,8 @@ from rankbench.core.plain import plain, whole_number
 from rankbench.core.public import public
 from rankbench.experiment import methods as known
 from rankbench.schema.datasets import Entry
-from rankbench.schema.experiment import NO_FILE, ExperimentSpec, load_experiment, with_question
+from rankbench.schema.datasets import card_of as card_of_entry
+from rankbench.schema.experiment import NO_FILE, ExperimentSpec, key_by_key, load_experiment, with_question
 from rankbench.schema.find import experiment_file
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.options import SweepOptions
@@ -92,12 +93,14 @@ def sweep(
     require(options.search in (None, "registry", "none"), f"search: expected 'registry' or 'none', got {options.search!r}")
     node_memory(options.memory, options.address, "memory")
     values = options.beside(plain(dict(changes or {})))
+    values = values if experiment is not None else key_by_key(values)  # beside the defaults of a sweep without a file
     given = {"datasets": datasets, "methods": methods, "params": params, "name": name}
     given |= {"search.choose.metric": metric, "search.trials": trials, "final.seeds": seeds}
     for key in [key for key, value in given.items() if value is not None]:
         argument = key.rpartition(".")[2]
         require(experiment is None, f"{argument}: the experiment file says this; use changes={{...}} to replace its values")
-        require(key not in values, f"{argument}: {key} is given, too; leave one of them out")
+        given_too = next((each for each in values if f"{key}.".startswith(f"{each}.")), None)
+        require(given_too is None, f"{argument}: {given_too} is given, too; leave one of them out")
     if experiment is not None:
         path = experiment_file(Path(experiment), environment)
         source = str(path)
@@ -141,7 +144,12 @@ def _entry(dataset: Any, environment: Environment) -> Entry:
     if isinstance(dataset, str) and is_pattern(dataset):
         return dataset
     card = card_of(dataset, environment)
-    return {"name": card.name, "file": card.reference} | card.changes if card.path else card.name
+    if not card.path:
+        return card.name
+    entry = {"name": card.name, "file": card.reference} | card.changes
+    same = card_of_entry(entry, environment, "datasets").model_dump() == card.model_dump()
+    require(same, f"{card.name}: a sweep changes its card key by key; change it by dotted keys such as 'split.seed'")
+    return entry
 
 
 def _arms(methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -27,8 +27,9 @@ def similar(
 ) -> None:
     """List the items most similar to an item.
 
-    They are the items recommended to a user whose only interaction is the item.
-    The result has the columns item, rank, similar and score.
+    Of models with weights between items, and of autoencoders, they are the items recommended to a user whose only interaction
+    is the item; of models with vectors, those with the largest cosine. The result has the columns item, rank, similar and
+    score.
     """
     from rankbench.cli.frames import check_output, chosen_ids
     from rankbench.cli.recommend import deliver

@@ -127,7 +127,7 @@ def status(name: SweepName = None, json: Json = False) -> None:
     environment = Environment.from_env()
     stored = read_sweep(find_sweep(name, environment))
     running = last_heartbeat(stored.folder, SweepStore.of(stored.folder, environment).shared)
-    state = "running" if running else "finished" if stored.chosen else "interrupted"
+    state = "running" if running else "finished" if stored.finished else "interrupted"
     metric = stored.about.experiment.search.choose.metric
     rows = _by_arm(stored.records.values(), metric)
     if json:

@@ -26,7 +26,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from rankbench.core.errors import ConfigError, first_line
+from rankbench.core.errors import ConfigError, first_line, require
 
 GROUP = "rankbench.plugins"
 VARIABLE = "RANKBENCH_PLUGINS"
@@ -181,6 +181,8 @@ def _activate(plugin: Plugin) -> Plugin:
     """Import a plugin unless it is loaded already; an earlier version of it is removed first."""
     for earlier in _loaded:
         if earlier.module == plugin.module:  # the same content, which may lie in another folder of this machine
+            changed = f"{plugin.origin}: has changed since it was loaded; start Python again, or load the file by its path"
+            require(earlier.sha256 == plugin.sha256, changed)
             return earlier
     for earlier in [each for each in _loaded if each.origin == plugin.origin]:
         unload(earlier)

@@ -209,7 +209,7 @@ class Step(Strict):
 
     drop_missing: Literal[True] | None = Field(
         None,
-        description="drop rows without a user, an item, the value that the card names, or a time that the split needs; counted",
+        description="drop rows without a user, an item, the value that card or format names, or a needed time; counted",
     )
     min_value: float | None = Field(None, description="keep interactions whose value is at least this")
     timed: Literal[True] | None = Field(None, description="keep interactions that have a time")

@@ -196,6 +196,7 @@ class Model:
         if isinstance(model, FactorRecommender | PairRecommender):
             config = configure(self.method, self.params)
             vectors = model.V[:, : model.V.shape[1] - config.spec.helper_columns(config.params)]
+            require(vectors.shape[1] > 1, f"{self.method} has one number for each item, which does not say which are alike")
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             unit = vectors / np.where(lengths > 0, lengths, 1)
             model = FactorRecommender(unit, unit)

@@ -38,6 +38,7 @@ from rankbench.experiment.job import Job, MethodConfig
 from rankbench.experiment.outcome import Outcome, base_record, describe, now
 from rankbench.experiment.watch import Curve, ValidationSet, ranked, valid_users
 from rankbench.fitting.drive import Row, Validation, result_of
+from rankbench.fitting.executors import ThreadMap
 from rankbench.fitting.method import Iterative
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 from rankbench.tracking.energy import EnergyMeter
@@ -95,7 +96,8 @@ def run_stepwise(
             fitted = yield from _fit(job, dataset, X, execution, progress, holdout, (dataset.fingerprint, job.fit_on))
         seconds["fit"] += fitted.earlier - fitted.paused
         # Nobody has measured those of the iterations before a checkpoint.
-        measured_whole = execution.workers == 1 and execution.executor is None and not fitted.earlier
+        here = isinstance(execution.context.executor, ThreadMap)
+        measured_whole = execution.workers == 1 and here and not fitted.earlier
         joules = energy.stop() if measured_whole else None
         leaders = _first_of_each_identity(job.configs)
         unique = sorted(set(leaders))

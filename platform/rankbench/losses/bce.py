@@ -3,8 +3,9 @@ r"""BCE, binary cross-entropy (He et al., WWW 2017): positives are labelled 1, s
 $$\ell(u, i) = \operatorname{softplus}(-o_{ui}) + \frac{1}{n} \sum_{j} \operatorname{softplus}(o_{uj})$$
 
 paper o → `s.pos` (B,), `s.neg` (B, n), logits
-Differs from the paper: the sum over all pairs without an interaction runs over n sampled items, and is divided by n unless
-`neg_reduction` is sum. Scores are dot products, because a cosine cannot saturate the loss.
+Differs from the paper: the sum over all pairs without an interaction runs over n items that are drawn from all, the user's own
+included (`sampler=uniform-other` leaves them out), and is divided by n unless `neg_reduction` is sum. Scores are dot products,
+because a cosine cannot saturate the loss.
 """
 
 from __future__ import annotations

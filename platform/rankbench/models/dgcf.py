@@ -11,7 +11,8 @@ A layer is Y of the last of its T iterations, and the x of the next one.
 
 paper K → `n_intents`; T → `n_routings`; L → `n_layers`; λ → `cor_weight`. A vector has a chunk for each intent. S starts as 1.
 As in the program, S goes on from layer to layer, both degrees are sums of rows, although P is not symmetric, and dCor compares
-chunks that follow one another, not all pairs. Gradients pass through S.
+chunks that follow one another, not all pairs; other than there, it reads at most 1,024 users and as many items, which are drawn
+in each step. Gradients pass through S.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from rankbench.models.spec import EmbeddingModel, model
 @dataclass(frozen=True)
 class GAT(Params):
     attention_layers: int = param(2, "number of attention layers", Range(1, 3), ge=1)
-    n_heads: int = param(1, "number of attention heads in each layer, a divisor of embedding_dim", Range(1, 8), ge=1)
+    n_heads: int = param(1, "number of attention heads in each layer, a divisor of embedding_dim", Choice(1, 2, 4, 8), ge=1)
     self_loops: bool = param(True, "whether a node attends to itself, as in the paper", Choice(True, False))
     combine: Literal["last", "mean", "concat"] = param(
         "last",

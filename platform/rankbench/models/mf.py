@@ -1,6 +1,8 @@
 r"""MF, matrix factorisation: one learned vector per user and per item.
 
 $$y_{ui} = p_u \cdot q_i$$
+
+Differs from the paper: no mean and no biases, as in the papers of the losses.
 """
 
 from __future__ import annotations

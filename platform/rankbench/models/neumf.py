@@ -10,7 +10,8 @@ NGCF, SIGIR 2019): one vector per user and item, and no part beside the layers.
 paper $p^G, q^G$ → the first gmf_dim columns of `users`, `items`; $p^M, q^M$ → their other columns; number of layers →
 `hidden_layers`.
 The layers 64, 32, 16, 8 of the authors' program are network=he embedding_dim=40, with init_scale=0.01 loss bce
-neg_reduction=sum n_negatives=4. Widths halve from layer to layer with `he`, and are equal with `ngcf`.
+neg_reduction=sum n_negatives=4 sampler=uniform-other. The authors of NGCF trained `ngcf` with `bpr`; with `bce` it is nobody's.
+Widths halve from layer to layer with `he`, and are equal with `ngcf`.
 σ is left to the loss: the score is the logit. Layers start uniform by Glorot's rule, with zero biases; the output of `he` by
 LeCun's. Each $W_l$ is the right factor of a row vector.
 Differs from the papers: Adam, where the program of NGCF has RMSProp; decay=batch-negatives leaves out h. The

@@ -57,7 +57,7 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
     tuning = [*untuned(experiment, stored.rows, rows), *ends_sentence(ends, experiment.search.extend)]
     order = {arm: position for position, arm in enumerate(dict.fromkeys(arm.label for arm in experiment.arms))}
     followed = [name for name in wanted if any(name in point for record in finals for point in record.curve)]
-    ended = stored.chosen is not None or not records
+    ended = stored.finished or not records
     table = Table(
         title=experiment.question or experiment.name,
         metrics=wanted,
@@ -169,7 +169,7 @@ def _beside(published: dict[str, float], is_open: bool) -> dict[str, float]:
 def _figures(stored: StoredSweep, table: Table) -> list[Figure]:
     experiment, records = stored.about.experiment, stored.records.values()
     arms = styles(arm.label for arm in experiment.arms)
-    finals, searched = ([record for record in records if record.stage == stage] for stage in ("final", "search"))
+    finals, searched = stored.finals, [record for record in records if record.stage == "search"]
     made = [differences_figure(table.differences, arms), search_figure(searched, experiment.search.choose.metric, arms)]
     if shown := _shown(table):
         made[:1] = [final_figure(table, shown), made[0], convergence_figure(finals, shown, arms), pareto_figure(table, shown)]

@@ -64,7 +64,7 @@ def sweep_page(stored: StoredSweep, table: Table, figures: Sequence[Figure]) -> 
     several = any(len(row.seeds) * len(row.split_seeds) > 1 for row in table.rows)
     quiet = frozenset(position for position, row in enumerate(table.rows) if row.missing)
     top: list[Block] = [_results(table, quiet)]
-    top += [Text(UNFINISHED)] if records and stored.chosen is None else []
+    top += [Text(UNFINISHED)] if records and not stored.finished else []
     top.append(Text(_how_chosen(about, finals, several) if finals else NOTHING))
     top += [Text(SEVERAL)] if several else []
     top += [Text(LOCAL.format(needs=table.links.needs))] if table.links.needs and table.links.runs else []

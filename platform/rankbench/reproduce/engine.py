@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankbench.cluster.session import Session
+from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
@@ -26,7 +27,6 @@ from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.running import OutOfTime, Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
-from rankbench.tracking.environment import code_revision
 from rankbench.tracking.record import RunRecord, find_record
 from rankbench.tracking.run_fields import CHANGED
 
@@ -233,7 +233,7 @@ def _forget_others(planned: Sequence[Unit], store: SweepStore, environment: Envi
                 if (key := job.card.content_key()) not in now:
                     now[key] = prepare(job.card, environment).fingerprint
                 revision = str(record.environment.get("revision") or "")
-                unknown = revision.endswith(CHANGED) and revision != code_revision()
+                unknown = revision.endswith(CHANGED) and record.environment.get("code") != package_fingerprint()
                 if unknown or record.dataset.fingerprint not in ("", now[key]):
                     shutil.rmtree(folder)
 
@@ -252,6 +252,8 @@ def _search(task: Task, budgeted: BudgetedRun) -> None:
     if line is None:
         budgeted.fail(f"search of {found_on}: every draw failed")
         return
+    if line.failed:
+        budgeted.on_progress(f"search of {found_on}: {line.failed} of {line.draws + line.beyond} draws failed")
     budgeted.evidence.add(line)
     budgeted.outcome.searched += 1
     budgeted.on_progress(f"chosen for {task.labels} on {task.dataset}: {line.metric} {line.value:.4f} on {line.on}")

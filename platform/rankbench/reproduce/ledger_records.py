@@ -89,6 +89,10 @@ class StoredSearch(Line):
     def key(self) -> tuple[Any, ...]:
         return self.method, json.dumps(self.space, sort_keys=True), self.metric, self.on, self.seed, self.card
 
+    def yields_to(self, other: StoredSearch) -> bool:
+        """A search that its bound has ended replaces none that tried more, as on a faster machine."""
+        return self.bound is not None and self.draws + self.beyond < other.draws + other.beyond
+
 
 @dataclass(frozen=True)
 class StoredStudy(Line):

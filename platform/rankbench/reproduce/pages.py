@@ -428,6 +428,7 @@ def _searches(rows: Sequence[PaperRow], evidence: Evidence) -> Iterator[str]:
             line += f" (ended after {search.bound:.0f} s)" if search.bound else ""
             line += f", {search.beyond} more beyond the ranges" if search.beyond else ""
             line += f", {search.stopped} of all ended early" if search.stopped else ""
+            line += f", {search.failed} of all failed" if search.failed else ""
             yield line + (f"; the best {', '.join(search.edges)} is still the last one tried" if search.edges else "")
 
 

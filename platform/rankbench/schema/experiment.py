@@ -17,7 +17,7 @@ from rankbench.core.registry import nearest
 from rankbench.core.wording import DEVICE
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS
 from rankbench.judge.printing import in_words
-from rankbench.schema.datasets import Entry, with_card_names
+from rankbench.schema.datasets import Entry, flatten, with_card_names
 
 LoadPlugin = Callable[[str, Path, str], Any]
 Cause = Literal["part", "steps", "text", "misprint", "seconds", "above", "not found"]  # their meanings: reproduce/counts.py
@@ -397,8 +397,17 @@ def experiment_of_words(
     Raises ConfigError naming `source` and the key.
     """
     values = {key if key.split(".")[0] in ExperimentSpec.model_fields else f"params.{key}": changes[key] for key in changes}
+    values = key_by_key(values)
     content = {"name": NO_FILE, "datasets": [*datasets], "methods": [*methods], "search": {"ranges": "registry"}}
     return _with_cards(validate(ExperimentSpec, override(content, values), source), [Path.cwd()], source)
+
+
+def key_by_key(changes: dict[str, Any]) -> dict[str, Any]:
+    """Return changes in which a whole `search` or `final` is given key by key, so that the defaults of its other keys stay."""
+    found: dict[str, Any] = {}
+    for key, value in changes.items():
+        found |= flatten(value, f"{key}.") if key in ("search", "final") and isinstance(value, dict) else {key: value}
+    return found
 
 
 def with_question(spec: ExperimentSpec) -> ExperimentSpec:

@@ -145,9 +145,17 @@ class StoredSweep:
         return self.chosen.rows if self.chosen else ()
 
     @property
+    def finished(self) -> bool:
+        """Whether settings were chosen on every available dataset; one may have become available after the others were done."""
+        available = {*self.about.dataset_names} - {*self.about.not_available}
+        return self.chosen is not None and available <= {row.dataset for row in self.rows}
+
+    @property
     def finals(self) -> list[RunRecord]:
-        """The finished runs of the final stage."""
-        return [record for record in self.records.values() if record.stage == "final" and record.finished]
+        """The finished runs of the final stage; once settings are chosen, those of these alone, as there may be older ones."""
+        named = {name for row in self.rows for name in row.final} if self.chosen else self.records
+        final = (record for record in self.records.values() if record.stage == "final" and record.finished)
+        return [record for record in final if record.id in named]
 
 
 def read_file(path: Path, schema: type[F]) -> F:

@@ -29,33 +29,32 @@ log = logging.getLogger(__name__)
 class Earlier:
     """Folders of the records of earlier sweeps by id, a hash of method, parameters, card, parts, metrics and seed.
 
-    `stored`: ids of records in the store → their keys; they are copied to the folder before they are read.
+    `stored`: ids of records in the store → their keys; they are copied to the folder before they are read. `prunes`: a
+    scheduler may end trials, which are not reused then, because what becomes of them depends on the others.
     """
 
     records: dict[str, Path]
     code: str | None
     environment: Environment
     stored: dict[str, str] = field(default_factory=dict)
+    prunes: bool = False
 
     @classmethod
-    def than(cls, folder: Path, environment: Environment) -> Earlier:
-        """The records of all sweeps except that in `folder`. Empty if the code has uncommitted changes, and so no version."""
-        about = describe_environment()
-        code = about["code"]
-        if str(about["revision"]).endswith("+changes"):
-            return cls({}, code, environment)
+    def than(cls, folder: Path, environment: Environment, prunes: bool = False) -> Earlier:
+        """The records of all sweeps except that in `folder`."""
+        code = describe_environment()["code"]
         paths = (environment.results / "sweeps").glob("*/records/[!.]*/record.json")
         by_age = sorted(paths, key=lambda path: path.stat().st_mtime)
         own = {path.parent.name: path.parent for path in by_age if path.parents[2] != folder}
         others = stored_records(environment.results_store) if environment.results_store else []
         stored = {name: key for name, key in others if key.startswith("sweeps/") and key.split("/")[1] != folder.name}
         copies = {name: environment.results / key.rpartition("/")[0] for name, key in stored.items()}
-        return cls(own | copies, code, environment, stored)
+        return cls(own | copies, code, environment, stored, prunes)
 
     def find(self, unit: Unit) -> list[RunRecord]:
         """The records of the unit's settings if all of them can be reused; otherwise none."""
         ids = unit.ids
-        if not all(name in self.records for name in ids):
+        if (self.prunes and unit.can_end_early) or not all(name in self.records for name in ids):
             return []
         try:
             for name in ids:

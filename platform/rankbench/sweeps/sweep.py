@@ -63,8 +63,8 @@ def open_sweep(
 ) -> SweepStore:
     """Create results/sweeps/<name>-<key>-<time>, or continue the sweep in the folder `begun`; claims it for this process.
 
-    On resuming, sweep.json is updated if other datasets are available now. `changes` lists in words how the experiment differs
-    from its file; `command` is the command that repeats the sweep.
+    On resuming, sweep.json is updated if other datasets are available now, or if what decides no result was edited. `changes`
+    lists in words how the experiment differs from its file; `command` is the command that repeats the sweep.
     """
     about_plan = {
         "cards": tuple(CardName(**card.model_dump(mode="json", exclude=ORIGIN)) for card in plan.declared),
@@ -76,8 +76,8 @@ def open_sweep(
     if begun:
         store = SweepStore.of(begun, environment).claimed()
         about = read_file(begun / "sweep.json", SweepFile)
-        if about.not_available != plan.not_available:
-            store.write("sweep.json", about.model_copy(update=about_plan).content())
+        if (about.not_available, about.experiment) != (plan.not_available, plan.spec):
+            store.write("sweep.json", about.model_copy(update=about_plan | {"experiment": plan.spec}).content())
         return store
     folder = environment.results / "sweeps" / new_id(plan.spec.name, plan.key)
     about = SweepFile(
@@ -113,7 +113,8 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
     listener = listener or Listener()
     planned, store = _begin(request, listener)
     spec = planned.spec  # without patterns
-    earlier = None if request.options.fresh else Earlier.than(store.folder, request.environment)
+    prunes = spec.search.scheduler != "none"
+    earlier = None if request.options.fresh else Earlier.than(store.folder, request.environment, prunes)
     with Heartbeat(store) as heartbeat:
         with session(request.address, available_cpus(), gpus=spec.resources.device == "cuda", memory=request.memory) as cluster:
             if request.address:
@@ -148,6 +149,10 @@ def _begin(request: SweepRequest, listener: Listener) -> tuple[Plan, SweepStore]
         require_vacant(SweepStore.of(running, environment), listener.warn)
     begun = folder_to_resume(planned, environment, take_over=True) if options.resume else None
     kept = read_records(begun / "records") if begun else []  # an unreadable record is refused before any work
+    able = (each for each in kept if each.finished and each.lists is None)
+    device = planned.spec.resources.device.partition(":")[0]
+    if other := {each.device.partition(":")[0] for each in able if method(each.method).on_device} - {device}:
+        listener.warn(f"fits of this sweep ran on {', '.join(other)}, others will on {device}: do not compare their seconds")
     listener.accept(planned, begun)
     if begun and not options.take_over:  # another process may have begun while `accept` asked
         require_vacant(SweepStore.of(begun, environment), listener.warn)
@@ -206,9 +211,10 @@ class _Stages:
         spec = spec or self.planned.spec
         members = [*fixed, *(search.draft for search in adaptive for _ in range(search.trials))]
         progress = self.begin(Progress(name, len(members), sum(unit.cost for unit in members)))
+        costs = {unit.run_id: unit.cost for unit in fixed}  # on the machines of the cluster, a unit may have another one
 
         def done(unit: Unit, finished: list[RunRecord], cached: bool) -> None:
-            progress.add(finished, unit.cost, spec.search.choose.metric, cached)
+            progress.add(finished, costs.get(unit.run_id, unit.cost), spec.search.choose.metric, cached)
             self.listener.done(unit, finished)
 
         return run_units(

@@ -63,7 +63,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankbench.core.errors import require
 from rankbench.core.params import Choice, Fixed, Range, param
 from rankbench.fitting.method import METHODS
 from rankbench.solvers.als.fit import ALSParams, Counts, als, identity_of
@@ -94,7 +93,7 @@ class RGxPaper(RGx):
 @dataclass(frozen=True)
 class RG2Sampled(ALSParams):
     n_negatives: int = param(
-        20, "number n of negatives in the expanded loss (none are drawn), below n_items", Range(10, 1000), gt=0
+        20, "number n of negatives in the expanded loss (none are drawn); at most all other items", Range(10, 1000), gt=0
     )
     lam: float = param(0.01, "ridge λ", Range(0, 1, log=True), ge=0)
     weights: Literal["printed", "expected"] = param(
@@ -160,8 +159,8 @@ def rgx_paper(n: Counts, p: RGxPaper) -> dict[str, Any]:
 
 @als("rg2-sampled", RG2Sampled, families=FAMILIES, title="RG² derived from sampled softmax", source=JOURNAL)
 def rg2_sampled(n: Counts, p: RG2Sampled) -> dict[str, Any]:
-    N, negatives = n.n_items, p.n_negatives
-    require(negatives < N, f"n_negatives must be < {N:,}, the number of items, got {negatives:,}")
+    N = n.n_items
+    negatives = min(p.n_negatives, N - 1)
     half = n.users / (2 * N)
     if p.weights == "expected":
         pairs, positive = half * negatives / (negatives + 1), 1 / (2 * (negatives + 1))

@@ -116,4 +116,5 @@ def product_panel(A: np.ndarray, own: slice, width: int) -> None:
 
 def not_positive_definite(row: int, n: int, dtype: np.dtype) -> NumericalError:
     """The error to raise if the factorisation fails at `row`."""
-    return NumericalError(f"the matrix is not positive definite (row {row} of {n}, {dtype}); raise lam or p, or use float64")
+    advice = "raise lam or p" + ", or use float64" * (dtype == np.float32)
+    return NumericalError(f"the matrix is not positive definite (row {row} of {n}, {dtype}); {advice}")

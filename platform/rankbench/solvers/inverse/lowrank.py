@@ -61,8 +61,9 @@ class System:
         return LowRankRecommender(spread(U), spread(V), spread(alpha))
 
 
-def system(X: sp.csr_array, p: float, lam: float) -> System:
-    """Build the system from X (n_users, n_items), 0/1 CSR, by inverting its Gram matrix in place.
+def system(X: sp.csr_array, p: float, lam: float, invert: bool = True) -> System:
+    """Build the system from X (n_users, n_items), 0/1 CSR, by inverting its Gram matrix in place. Without `invert`, C is zero:
+    where Λ is, the free diagonal needs C only times Λ, and G need not have an inverse.
 
     Raises DataError if X is empty, and NumericalError if G + Λ is not positive definite.
     """
@@ -71,7 +72,7 @@ def system(X: sp.csr_array, p: float, lam: float) -> System:
     X = X[:, items] if len(items) < X.shape[1] else X
     XtX = gram(X, np.float64 if len(items) <= FLOAT64_ITEMS else np.float32)
     shift = Shift(p / (1 - p), lam)
-    C = inverse(XtX, shift)
+    C = inverse(XtX, shift) if invert else np.zeros((len(items), len(items)))
     return System(items, X.astype(np.float64), C, XtX.counts, XtX.counts * shift.odds + shift.ridge)
 
 

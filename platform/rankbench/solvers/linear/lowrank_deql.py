@@ -49,9 +49,10 @@ def regression(on: System, V: np.ndarray) -> np.ndarray:
 def lowrank_deql(X: sp.csr_array, p: LowRankDEQL, seed: int) -> LowRankRecommender:
     """Fit by one inverse in O(n_items³) time and Lanczos steps of O(n_items²) each, whose number is a few multiples of k.
 
-    The inverse is float64 up to `lowrank.FLOAT64_ITEMS` items and float32 beyond. `seed` draws the start vector of Lanczos and
-    affects rounding only. Raises NumericalError when the system is not positive definite or Lanczos does not converge.
+    The inverse is float64 up to `lowrank.FLOAT64_ITEMS` items and float32 beyond, where eigenvalues are found up to a relative
+    residual of 1e-4. `seed` draws the start vector of Lanczos and changes nothing beyond that. Raises NumericalError when the
+    system is not positive definite or Lanczos does not converge.
     """
-    on = system(X, p.p, p.lam)
+    on = system(X, p.p, p.lam, invert=p.p > 0 or p.lam > 0)
     V = top_eigenvectors(on, p.embedding_dim, seed)
     return on.model(X.shape[1], regression(on, V) / (1 - p.p), V, np.zeros(len(V)))

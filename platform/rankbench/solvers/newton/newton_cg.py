@@ -8,8 +8,9 @@ $$\begin{aligned}
 
 An iteration solves $(G + \mu M) d = -g$ for all data at once, where g is the gradient, G the Gauss-Newton matrix and M its
 metric, all defined in `gauss_newton.py`. Conjugate gradients, preconditioned by M, stop at `cg_tolerance` times the length of
-the gradient. A line search halves d until the loss decreases by Armijo's rule; the damping μ depends on how well the quadratic
-model predicted that decrease. The loss never rises; if rounding prevents every step from lowering it, the fit ends.
+the gradient, both in the metric M⁻¹. A line search halves d until the loss decreases by Armijo's rule; the damping μ depends on
+how well the quadratic model predicted that decrease. The loss never rises; if rounding prevents every step from lowering it,
+the fit ends.
 
 `rg2-newton` minimises the same loss as `rg2` does by alternating least squares, so their losses can be compared.
 `rg2-newton-mlp` scores by two-layer towers, which least squares cannot fit, with a plain L2 penalty on all parameters.

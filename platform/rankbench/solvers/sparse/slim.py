@@ -2,7 +2,7 @@ r"""SLIM, sparse linear methods (Ning and Karypis, ICDM 2011, Eq. 3), with the p
 search, which are those of scikit-learn's elastic net.
 
 $$\min_W \; \frac{1}{2 n} \lVert X - XW \rVert^2 + \alpha \rho \lVert W \rVert_1 + \frac{\alpha (1 - \rho)}{2} \lVert W \rVert^2
-\;\text{with}\; W \ge 0, \; \operatorname{diag}(W) = 0, \qquad n = |U|$$
+\;\text{with}\; W \ge 0, \; \operatorname{diag}(W) = 0, \qquad n \text{ users with interactions}$$
 
 Each column is solved by coordinate descent on the Gram matrix G = XᵀX. All of G and W is at least 0, so the slope that raises
 $w_{ij}$ is never above $G_{ij} - n \alpha \rho$: where that is not positive, the weight is 0 and its row is left out.

@@ -13,6 +13,7 @@ from rankbench.tracking.record import RunRecord
 
 STEPS = 3  # most steps beyond the range of a parameter
 NEAR = 0.05  # share of an interval, on its scale, within which a drawn value counts as the end
+SHARES = (1.0, 0.5, 0.25)  # of a step, of which the first that the method accepts is tried
 STEP = 0.25  # share of an interval, on its scale, by which it is extended
 
 Settings = Sequence[dict[str, Any]]
@@ -93,24 +94,23 @@ def _last_two(arm: ArmSpec, best: dict[str, Any], name: str, tried: Settings, ne
 
 
 def _next(arm: ArmSpec, best: dict[str, Any], name: str, tried: Settings, near: float) -> float | None:
-    """The value after the edge: by the ratio of the last two values or, if one is 0, by their difference. None if the best
-    value is not at an edge, or if the method does not accept it.
+    """The value after the edge: by the ratio of the last two values or, if one is 0, by their difference; by a part of the step
+    if the method does not accept the whole. None if the best value is not at an edge, or if no part is accepted.
     """
     found = _last_two(arm, best, name, tried, near)
     if found is None:
         return None
     last, before = found
-    # Ranges such as 0.05, 0.1, 0.15 are even; ranges such as 0.1, 0.01, 0.001 are even by their ratio.
-    if before == 0 or last == 0 or last * before < 0:
-        value = last + (last - before)
-    else:
-        ratio = last / before
-        value = last * ratio if max(ratio, 1 / ratio) >= 2 else last + (last - before)
+    for share in SHARES:
+        # Ranges such as 0.05, 0.1, 0.15 are even; ranges such as 0.1, 0.01, 0.001 are even by their ratio.
+        even = before == 0 or last == 0 or last * before < 0 or max(last / before, before / last) < 2
+        value = last + share * (last - before) if even else last * (last / before) ** share
         if value <= 0 < last:
             value = last / 2
-    value = round(value) if isinstance(best[name], int) else float(f"{value:.6g}")
-    try:
-        configure(arm.method, best | {name: value}, arm.label)
-    except ConfigError:
-        return None
-    return value if value != last else None
+        value = round(value) if isinstance(best[name], int) else float(f"{value:.6g}")
+        try:
+            configure(arm.method, best | {name: value}, arm.label)
+        except ConfigError:
+            continue
+        return value if value != last else None
+    return None

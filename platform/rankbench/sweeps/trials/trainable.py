@@ -102,6 +102,7 @@ class UnitTrainable(tune.Trainable):
         if self.run is None:
             _require_visible(self.store)
             self.records = self.store.trial(self.unit.run_id, self.unit.ids)
+            self.started_at = time.monotonic()
             self.run = self._start()
         else:
             waited = time.monotonic() - self.reported_at
@@ -123,7 +124,8 @@ class UnitTrainable(tune.Trainable):
         except Exception as error:
             for config in self.unit.job.configs:
                 if self.unit.job.run_id(config) not in self.written:  # a full disk may end a trial between two of its records
-                    self.records.write(failure(self.unit.job, config, error), None)
+                    spent = {"fit": round(time.monotonic() - self.started_at, 4)}  # which counts in bounded searches
+                    self.records.write(replace(failure(self.unit.job, config, error), seconds=spent), None)
         self.limits.end()
         self.run = None
         return {"done": True}

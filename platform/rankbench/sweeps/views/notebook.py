@@ -19,7 +19,7 @@ from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views.live import running_lines
 from rankbench.sweeps.views.phases import clock
-from rankbench.sweeps.views.sweep_view import summary
+from rankbench.sweeps.views.sweep_view import final_warnings, summary
 from rankbench.tracking.record import RunRecord
 
 EVERY = 1.0  # seconds between two updates; a drawing takes about 0.05 s
@@ -135,6 +135,7 @@ class SweepInNotebook(InNotebook):
         shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
         self._lines.append(f"{plan.spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {shown}")
         self._lines += [f"not available: {problem.reason}" for problem in plan.not_available.values()]
+        self._lines += plan.notes
         self.update(at_once=True)
 
     def warn(self, line: str) -> None:
@@ -148,6 +149,7 @@ class SweepInNotebook(InNotebook):
 
     def done(self, unit: Unit, records: list[RunRecord]) -> None:
         self._lines += [f"{record.label} failed: {record.error}" for record in records if record.failed]
+        self._lines += [f"warning: {line}" for line in final_warnings(records)]
         if self._progress and self._progress.stage == "search":
             for label, value in self._progress.best.items():
                 self._best.setdefault(label, []).append((time.monotonic() - self._began, value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,10 +38,11 @@ class SweepView(LiveView):
     def accept(self, plan: Plan, begun: Path | None) -> None:
         for line in left_out(plan.not_available):
             self.warn(f"{line}; a resumed sweep adds it once it is available")
+        for note in plan.notes:
+            if not self.quiet or note.startswith("warning:"):
+                err.print(f"  {note}" if not self.quiet else note)
         if self.quiet:
             return
-        for note in plan.notes:
-            err.print(f"  {note}")
         shown = self._live.is_started
         self._live.stop()
         self.on_accept(plan, begun)
@@ -61,15 +62,12 @@ class SweepView(LiveView):
         progress.running.on_change = self.changed
 
     def done(self, unit: Unit, records: list[RunRecord]) -> None:
+        for line in final_warnings(records):
+            self.warn(line)
         if self.quiet:
             return
-        for record in records:
-            name = f"{record.label} on {record.dataset.name}"
-            if record.failed:
-                err.print(f"failed: {record.error} ({name})")
-            elif record.stage == "final":
-                for problem in fit_warnings(record.method, record.params, record.curve, record.iterations, record.dtype):
-                    err.print(f"warning: {problem} ({name})")
+        for record in (each for each in records if each.failed):
+            err.print(f"failed: {record.error} ({record.label} on {record.dataset.name})")
         if not err.is_terminal and self.progress.done == self.progress.of:
             err.print(summary(self.progress))
 
@@ -85,6 +83,13 @@ class SweepView(LiveView):
 
     def best(self) -> list[tuple[str, str]]:
         return [(f"  {label}", f"best {self.metric} {value:.4f}") for label, value in self.progress.best.items()]
+
+
+def final_warnings(records: Iterable[RunRecord]) -> Iterator[str]:
+    """What a user should know of the final fits among records."""
+    for record in (each for each in records if each.stage == "final" and not each.failed):
+        for problem in fit_warnings(record.method, record.params, record.curve, record.iterations, record.dtype):
+            yield f"{problem} ({record.label} on {record.dataset.name})"
 
 
 def left_out(not_available: dict[str, NotAvailable], shown_in_full: int = 3) -> list[str]:
