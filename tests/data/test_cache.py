@@ -82,6 +82,20 @@ def test_downloads_are_listed_and_what_is_left_of_one_is_unfinished(environment)
     }  # fmt: skip
 
 
+def test_a_download_that_is_under_way_keeps_the_record_of_its_address(environment):
+    folder = environment.data / "raw" / "ml"
+    folder.mkdir(parents=True)
+    body, about, whole = (folder / name for name in ("other.zip.part", "other.zip.part.json", "ml.zip"))
+    for path in (body, about, whole):
+        path.write_bytes(b"12345")
+    old = time.time() - 2 * ABANDONED
+    os.utime(about, (old, old))  # written once, at the start
+    with FileLock(folder / "ml.zip.lock"):  # by the process that has just fetched it
+        assert not cache.clean(cache.entries(environment))
+    os.utime(body, (old, old))
+    assert len(cache.clean(cache.entries(environment))) == 3
+
+
 def test_the_facts_are_those_of_the_rows(dataset):
     facts = facts_of(dataset)
     n_users = [10 - u % 4 for u in range(12)]

@@ -124,6 +124,21 @@ def test_a_file_of_another_address_is_downloaded_anew(write, environment, intern
     assert len(internet.requests) == 2 and fetch(new, online)[0] == file
 
 
+def test_a_download_that_is_killed_at_its_end_leaves_its_address(write, environment, internet, monkeypatch):
+    online = replace(environment, offline=False)
+    old, new = (load_card(write({"source": {"files": {"all": {"url": url}}}}), online) for url in (URL, MOVED))
+
+    def killed(url, *arguments):
+        download(internet.url, *arguments, allowed=lambda url: None)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("rankbench.data.fetch.download", killed)
+        fetch(old, online)
+    internet.content = b"user,item\n5,6\n"
+    assert read(fetch(new, online)[0]) == internet.content
+
+
 def test_a_file_with_a_checksum_may_move(write, environment, internet):
     online = replace(environment, offline=False)
     for url in (URL, MOVED):

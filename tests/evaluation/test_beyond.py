@@ -67,7 +67,7 @@ def expected(n_items, train, users, k):
     for (history, _, _), order in zip(users, shown, strict=True):
         own = sum(counts[item] for item in history) / len(history) if history else 0
         listed = sum(counts[item] for item in order) / len(order) if order else 0
-        lifts.append((listed - own) / own if own else 0.0)
+        lifts += [(listed - own) / own] if own else []
         novelties.append(sum(-math.log2((counts[i] + 1) / (n_train + 1)) for i in order) / max(len(order), 1))
         cosines = []
         for i, j in combinations(order, 2):
@@ -79,11 +79,11 @@ def expected(n_items, train, users, k):
             p = sum(groups[item] == group for item in history) / max(len(history), 1)
             q = 0.99 * sum(groups[item] == group for item in order) / max(len(order), 1) + 0.01 * p
             divergence += p * math.log(p / q) if p else 0.0
-        divergences.append(divergence)
+        divergences += [divergence] if history else []
     for name, values in (
         ("popularity_lift", lifts), ("novelty", novelties), ("diversity", diversities), ("miscalibration", divergences),
     ):  # fmt: skip
-        result[name] = sum(values) / len(users)
+        result[name] = sum(values) / len(values) if values else 0.0
     for group in ITEM_GROUPS:
         hits = [
             [r for r, i in enumerate(o, 1) if i in T and groups[i] == group] for o, (_, _, T) in zip(shown, users, strict=True)

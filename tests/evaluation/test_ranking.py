@@ -105,14 +105,14 @@ def test_candidates_with_a_score_of_minus_infinity_tie_with_a_target_that_has_it
     assert found.above.tolist() == [2.5] and found.others.tolist() == [3]
 
 
-def test_lists_that_end_in_equal_scores_are_counted():
+def test_lists_that_end_between_equal_scores_are_counted():
     scores = np.array([[3, 2, 1, 0, 0], [1, 0, 0, 0, 0], [2, 2, 1, 0, 0], [0, 0, 0, 0, 0]], np.float32)
     history, target = np.zeros((4, 5)), np.zeros((4, 5))
     history[3, :3] = 1  # two candidates are left, which are no full list
     target[:, 4] = 1
     model = FactorRecommender(np.eye(4, dtype=np.float32), scores.T.copy())
     holdout = Holdout(np.arange(4, dtype=np.int32), csr(history), csr(target))
-    assert [rank([model], holdout, k)[0].n_tied for k in (1, 2, 3)] == [0, 2, 1]
+    assert [rank([model], holdout, k)[0].n_tied for k in (1, 2, 3, 5)] == [2, 1, 1, 0]
 
 
 @PROPERTY

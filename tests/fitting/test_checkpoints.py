@@ -55,6 +55,17 @@ def test_a_damaged_one_is_passed_over(damage, tmp_path, caplog):
     assert "000002: not readable" in caplog.text
 
 
+def test_a_fit_that_begins_again_keeps_its_states_and_not_the_damaged_ones(tmp_path):
+    kept = Checkpoints(tmp_path, resume=True)
+    for number in (40, 50):
+        kept.save(state(number))
+        (tmp_path / f"{number:06d}" / "values.json").write_text("null")
+    assert kept.last() is None
+    for number in (1, 2, 3):
+        kept.save(state(number))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000002", "000003"] and kept.last().number == 3
+
+
 def test_scratch_of_a_killed_fit_is_removed(tmp_path):
     Checkpoints(tmp_path).save(state(1))
     (tmp_path / f"{SCRATCH}000002-abcd").mkdir()

@@ -17,7 +17,7 @@ from rankbench.evaluation.beyond import Ratio
 from rankbench.evaluation.metrics import PerUser
 from rankbench.evaluation.summary import bootstrap_means, percentile_bounds, summarise
 from rankbench.evaluation.user_tables import UserValues, metrics_of, values_of
-from rankbench.judge.compare import FEW, LEVEL, Effort, compare, holm, user_means
+from rankbench.judge.compare import FEW, LEVEL, Effort, OtherGroups, compare, holm, user_means
 from rankbench.judge.printing import p_text
 from rankbench.tracking.record import per_user_table
 
@@ -218,6 +218,15 @@ def test_a_metric_that_is_a_ratio_is_one_in_every_resample():
     (pair,) = found.pairs
     assert (pair.difference, pair.low, pair.high) == pytest.approx((-0.5, -0.5, -0.5))
     assert (pair.better, pair.equal, pair.worse) == (0, 0, 1)
+
+
+def test_ratios_of_other_users_are_of_one_unit_and_those_of_other_groups_are_refused():
+    targets = np.array([1, 2, 3, 6])
+    of_all, of_few = (UserValues(users(m), *Ratio(0.5 * targets[:m], targets[:m]).parts()) for m in (4, 3))
+    assert compare({"all": of_all, "few": of_few}).pairs[0].identical
+    other = UserValues(users(4), *Ratio(targets * 0.5, targets[::-1]).parts())
+    with pytest.raises(OtherGroups, match="b: its groups of items or users are not those of the first model"):
+        compare({"a": of_all, "b": other})
 
 
 def test_the_interval_of_a_ratio_is_that_of_a_run():

@@ -66,7 +66,7 @@ def test_intervals_that_tell_nothing_are_notes_of_the_table(make_run, make_sweep
 
 def test_lists_that_ids_decide_are_named(make_run):
     finals = [make_run("final", arm, 0.1, users={"measured": 500, "tied": tied}) for arm, tied in (("kNN", 5), ("SL", 4))]
-    said = "x: kNN: the lists of 5 of 500 users end in equal scores, whose items are in the order of their ids"
+    said = "x: kNN: the lists of 5 of 500 users end between items with equal scores, and those with lower ids are in"
     assert [line for line in data_deviations(finals) if "equal scores" in line] == [said]
 
 

@@ -35,3 +35,9 @@ def test_equal_identities_are_equal_models(method, params, same):
     assert (other_identity == identity) is same
     # Adam's epsilon sees the scale of a gradient, a little.
     assert np.allclose(other, scores, rtol=0, atol=1e-4) is same
+
+
+def test_a_loss_of_another_scale_is_another_fit_with_a_large_eps():
+    of = {eps: [fitted("bsl", tau1=tau1, tau2=0.3, adam_eps=eps) for tau1 in (0.1, 1.0)] for eps in (1e-8, 1e-3)}
+    assert [of[eps][0][0] == of[eps][1][0] for eps in of] == [True, False]
+    assert np.abs(of[1e-3][0][1] - of[1e-3][1][1]).max() > 1e-3

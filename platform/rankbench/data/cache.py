@@ -54,9 +54,12 @@ def clean(chosen: list[Entry]) -> list[Entry]:
     removed = []
     for entry in chosen:
         if entry.kind == "unfinished":
+            if entry.path.suffix == ".json" and entry.path.with_suffix("").exists():
+                continue  # says from where a download of more than an hour goes on
             removed += [entry] * remove_abandoned(entry.path)
             continue
-        lock = entry.path.parent / f".{entry.path.name}.lock"
+        hidden = "" if entry.kind == "raw" else "."  # as `download` names its lock
+        lock = entry.path.parent / f"{hidden}{entry.path.name}.lock"
         try:
             with FileLock(lock, timeout=0):
                 shutil.rmtree(entry.path) if entry.path.is_dir() else entry.path.unlink()

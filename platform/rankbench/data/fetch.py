@@ -153,12 +153,14 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
         cached.unlink(missing_ok=True)
         with _first_checksums(environment.data / "lock.json") as known:
             known.pop(f"{card.name}/{cached.name}", None)
+    make_folder(cached.parent)
+    write_text(fetched_from, remote.url)  # first, because a file without it counts as put there by the user
     try:
         download(remote.url, cached, remote.checksums, progress)
     except DataError as error:
+        fetched_from.unlink(missing_ok=True)
         kind = DownloadError if isinstance(error, DownloadError) else DataError
         raise kind(f"{card.name}: {error}; or put {remote.filename} into {cached.parent}, or set RANKBENCH_MIRROR") from None
-    write_text(fetched_from, remote.url)
     return cached, without_query(remote.url)
 
 

@@ -134,13 +134,13 @@ def gini(lists: Lists) -> float:
 
 
 @of_lists
-def popularity_lift(lists: Lists) -> np.ndarray:
+def popularity_lift(lists: Lists) -> np.ndarray | Ratio:
     """(mean training interactions of the listed items - mean of the user's known items) / mean of the user's known items"""
     history, counts = lists.about.history, lists.about.counts
     known = np.diff(history.indptr)
     sums = np.add.reduceat(np.append(counts[history.indices], 0), history.indptr[:-1]) * (known > 0)
     own = sums / np.maximum(known, 1)
-    return np.where(own > 0, lists.mean_of(counts) / np.where(own > 0, own, 1) - 1, 0.0)
+    return _of_known(own > 0, lists.mean_of(counts) / np.where(own > 0, own, 1) - 1)
 
 
 @of_lists
@@ -158,7 +158,7 @@ def diversity(lists: Lists) -> np.ndarray:
 
 
 @of_lists
-def miscalibration(lists: Lists) -> np.ndarray:
+def miscalibration(lists: Lists) -> np.ndarray | Ratio:
     """KL divergence of the shares of head, middle, tail and cold items in the list from those in the history (Steck 2018)"""
     known = lists.about.per_group(lists.about.history).astype(float)
     shown = np.stack(
@@ -166,7 +166,13 @@ def miscalibration(lists: Lists) -> np.ndarray:
     )
     p = known / np.maximum(known.sum(axis=1, keepdims=True), 1)
     q = (1 - SMOOTHED) * shown / lists.lengths[:, None] + SMOOTHED * p
-    return np.asarray(np.where(p > 0, p * np.log(np.where(p > 0, p, 1) / np.where(p > 0, q, 1)), 0).sum(axis=1))
+    divergence = np.where(p > 0, p * np.log(np.where(p > 0, p, 1) / np.where(p > 0, q, 1)), 0).sum(axis=1)
+    return _of_known(known.sum(axis=1) > 0, divergence)
+
+
+def _of_known(known: np.ndarray, values: np.ndarray) -> np.ndarray | Ratio:
+    """Values (m,) of which the mean is over the `known` users, (m,) bool: others have no history to compare a list with."""
+    return values if known.all() else Ratio(np.where(known, values, 0.0), known.astype(np.float64))
 
 
 def _recall(hits: np.ndarray, n_targets: np.ndarray) -> Ratio:

@@ -42,8 +42,8 @@ def rank_by_columns_on(
     """Return what `rank` returns, bit for bit. Each block of `columns` items is ranked by a worker of `executor`, which must be
     able to hold it.
 
-    A worker returns the top k of its block. These are merged here by score and then by item, so that the order in which they
-    arrive has no effect. Models and `holdout` are sent once. `progress(done, total)` counts blocks.
+    A worker returns the top k of its block and the next item. These are merged here by score and then by item, so that the
+    order in which they arrive has no effect. Models and `holdout` are sent once. `progress(done, total)` counts blocks.
     """
     users = Users(holdout)
     states = [State(model, users, k, auc) for model in models]
@@ -66,7 +66,7 @@ def rank_by_columns_on(
 
 
 def _top_of_block(block: slice, data: _Data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return for each model the top k of the block's items for all users, and the scores of the targets among them."""
+    """Return for each model the top k + 1 of the block's items for all users, and the scores of the targets among them."""
     states = _scanned(block, data, merge)
     inside = _inside(Users(data[1]), block) if data[3] else slice(0)
     return [(state.items, state.scores, state.target_scores[inside]) for state in states]

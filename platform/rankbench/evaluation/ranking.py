@@ -35,7 +35,8 @@ class Ranking:
     user has fewer than k candidates; `scores` (m, k), then filled with -inf; `auc` (m,) float64 or None: the share of (target,
     other candidate) pairs in the right order, where a tie counts half. With it come `above`, for every target of these users in
     the order of the holdout the number of other candidates with a higher score, where a tie counts half, and `others` (m,), the
-    number of candidates that are no targets.
+    number of candidates that are no targets. `next_score` (m,) or None: the score of the best candidate that is not in the
+    list, -inf if there is none.
     """
 
     rows: np.ndarray
@@ -45,14 +46,14 @@ class Ranking:
     auc: np.ndarray | None = None
     above: np.ndarray | None = None
     others: np.ndarray | None = None
+    next_score: np.ndarray | None = None
 
     @property
     def n_tied(self) -> int:
-        """The number of users whose list ends in equal scores, so that ids may decide which items are in it."""
-        if self.scores.shape[1] < 2:
+        """The number of users whose last item has the score of one that is not in the list: ids decide which of them is."""
+        if self.next_score is None:
             return 0
-        before, last = self.scores[:, -2], self.scores[:, -1]
-        return int(np.count_nonzero((before == last) & np.isfinite(last)))
+        return int(np.count_nonzero((self.next_score == self.scores[:, -1]) & np.isfinite(self.next_score)))
 
 
 def rank(
@@ -132,11 +133,11 @@ class Users:
 
 
 class State:
-    """Intermediate ranking by one model: the best items of each user so far, best first, and what AUC needs."""
+    """Intermediate ranking by one model: the best k + 1 items of each user so far, best first, and what AUC needs."""
 
     def __init__(self, model: Recommender, users: Users, k: int, auc: bool):
-        self.model, self.auc = model, auc
-        shape = len(users.rows), min(k, users.holdout.target.shape[1])
+        self.model, self.auc, self.k = model, auc, k
+        shape = len(users.rows), min(k + 1, users.holdout.target.shape[1])
         self.items = np.full(shape, -1, np.int32)
         self.scores = np.full(shape, -np.inf, model.dtype)
         self.target_scores = np.empty(users.first_target[-1] if auc else 0)
@@ -144,14 +145,16 @@ class State:
 
     def ranking(self, users: Users) -> Ranking:
         ids = users.holdout.users[users.rows]
+        items, scores = (np.ascontiguousarray(each[:, : self.k]) for each in (self.items, self.scores))
+        next_score = self.scores[:, self.k] if self.scores.shape[1] > self.k else None
         if not self.auc:
-            return Ranking(users.rows, ids, self.items, self.scores)
+            return Ranking(users.rows, ids, items, scores, next_score=next_score)
         n_targets, n_seen = np.diff(users.first_target), np.diff(users.seen.indptr)[users.rows]
         others = users.holdout.target.shape[1] - n_seen - n_targets
         row = np.repeat(np.arange(len(users.rows)), n_targets)
         wins = n_targets * others - np.bincount(row, weights=self.above, minlength=len(users.rows))
         area = np.divide(wins, n_targets * others, out=np.full(len(users.rows), 0.5), where=n_targets * others > 0)
-        return Ranking(users.rows, ids, self.items, self.scores, area, self.above, others)
+        return Ranking(users.rows, ids, items, scores, area, self.above, others, next_score)
 
 
 def families_of(states: Sequence[State]) -> list[list[State]]:

@@ -80,7 +80,9 @@ class Checkpoints:
             checksum = sha256_of(scratch / ARRAYS)
             about = {"sha256": checksum, "values": state.values, "code": code_fingerprint(), "of": dict(self.of)}
             (scratch / VALUES).write_text(json.dumps(about, default=str), encoding="utf-8")
-        for old in self._folders()[:-KEPT]:
+        # States with larger numbers could not be read, since the fit has begun again before them.
+        newest = [folder for folder in self._folders() if int(folder.name) <= state.number][-KEPT:]
+        for old in set(self._folders()).difference(newest):
             shutil.rmtree(old, ignore_errors=True)
 
     def last(self) -> State | None:

@@ -37,6 +37,8 @@ class Agreement:
 
     @property
     def relative(self) -> float:
+        if not self.difference:
+            return 0.0
         return self.difference / self.published if self.published else float("inf")
 
     @property

@@ -110,6 +110,10 @@ class Comparison:
         return asdict(self) | {"verdict": self.verdict}
 
 
+class OtherGroups(DataError):
+    """Models whose values of a metric are of other groups of items or users, so that differences mean nothing."""
+
+
 @dataclass(frozen=True)
 class Comparisons:
     """`means`: model → mean with interval, over the same users; `pairs`: each model against the best, then the baseline, or the
@@ -143,8 +147,8 @@ def compare(
     Without `every_pair`, of more than FEW models only those pairs are tested that are returned, and neighbours. All processors
     are used. `on_progress` is called with the share that is done.
 
-    Raises ConfigError for an unknown baseline, DataError if the models have no user in common, a user appears twice or a value
-    is not finite.
+    Raises ConfigError for an unknown baseline, OtherGroups if the metric is of groups of items or users that models do not
+    share, DataError if the models have no user in common, a user appears twice or a value is not finite.
     """
     names = list(samples)
     require(baseline is None or baseline in samples, f"unknown baseline {baseline!r}{nearest(str(baseline), names)}")
@@ -307,7 +311,24 @@ def _aligned(samples: Mapping[str, UserValues]) -> tuple[np.ndarray, np.ndarray,
         raise DataError(f"{', '.join(samples)}: no user is measured in all of them")
     if weights is not None and not weights.any():
         weights = None  # nobody has a part in this metric, and all values are 0
+    if weights is not None:
+        scales = [_scale(name, each, users, weights) for name, each in samples.items()]
+        columns = [column * scale for column, scale in zip(columns, scales, strict=True)]
     return users, np.column_stack(columns).astype(np.float64), weights, left_out
+
+
+def _scale(name: str, sample: UserValues, users: np.ndarray, weights: np.ndarray) -> float:
+    """Return by what to multiply the values of a sample, which are divided by a mean over its own users. Raises OtherGroups if
+    its weights are not in proportion to `weights` (m,), those of the first sample.
+    """
+    own = weights if sample.weights is None else _pick(users, sample.users, sample.weights)
+    scale = float(weights.sum() / (own.sum() or 1))
+    if not np.allclose(own * scale, weights, rtol=1e-4, atol=1e-6):
+        raise OtherGroups(
+            f"{name}: its groups of items or users are not those of the first model, as of fits on other parts of the data; "
+            "choose a metric without groups"
+        )
+    return scale
 
 
 def _pick(users: np.ndarray, ids: np.ndarray, values: np.ndarray) -> np.ndarray:

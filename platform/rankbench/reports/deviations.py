@@ -14,7 +14,7 @@ from rankbench.tracking.record import DatasetInfo, RunRecord, about_cold_users
 
 def data_deviations(finals: Sequence[RunRecord], metric: str | None = None) -> tuple[str, ...]:
     """Return deviations of the measured datasets: counts, users without a history with their mean of `metric`, lists that end
-    in equal scores, stand-ins, and a recall that the papers leave open.
+    between equal scores, stand-ins, and a recall that the papers leave open.
     """
     lines = []
     for name, data in _datasets(finals).items():

@@ -9,6 +9,7 @@ out for all models.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import numpy as np
 from rankbench.data.cards import Card
 from rankbench.evaluation.summary import Interval
 from rankbench.evaluation.user_tables import UserValues, values_of
-from rankbench.judge.compare import Comparison, Effort, compare, user_means
+from rankbench.judge.compare import Comparison, Effort, OtherGroups, compare, user_means
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.stored_sweep import ComparisonsFile, PooledMean, StoredSweep
 from rankbench.tracking.record import DatasetInfo, RunRecord, read_per_user
@@ -99,9 +100,10 @@ def compare_finals(
 
             compared = None
             if common:
-                compared = compare(
-                    _pooled(shared), dataset=dataset, metric=metric, seed=seed, every_pair=every_pair, on_progress=progress
-                )
+                with suppress(OtherGroups):  # such a metric is shown, and not compared
+                    compared = compare(
+                        _pooled(shared), dataset=dataset, metric=metric, seed=seed, every_pair=every_pair, on_progress=progress
+                    )
             for model, members in runs.items():
                 if compared is None or len(members) > len(common):  # it has runs that are in no comparison
                     mean = compare({model: every[model]}, seed=seed).means[model]

@@ -23,7 +23,7 @@ from rankbench.core.files import Fence, atomic_folder
 from rankbench.tracking.foreign_lists import ForeignLists
 
 FORMAT = 1
-TIED, SHARE_TIED = "tied", 0.01  # users whose list ends in equal scores, and from which share on that is said
+TIED, SHARE_TIED = "tied", 0.01  # users whose list ends between equal scores, and from which share on that is said
 
 
 @dataclass(frozen=True)
@@ -153,13 +153,13 @@ class RunRecord:
 
     @property
     def tie_warning(self) -> str | None:
-        """A sentence if the lists of a hundredth of the users or more end in equal scores, as if a method knows nothing of most
-        items: ids may decide which of them are in a list.
+        """A sentence if ids decide which items are in the lists of a hundredth of the users or more, as if a method knows
+        nothing of most items.
         """
         tied, users = self.users.get(TIED, 0), self.users.get("measured", 0)
         if tied < max(1, SHARE_TIED * users):
             return None
-        return f"the lists of {tied:,} of {users:,} users end in equal scores, whose items are in the order of their ids"
+        return f"the lists of {tied:,} of {users:,} users end between items with equal scores, and those with lower ids are in"
 
     def interval_warning(self, names: Iterable[str] | None = None) -> str | None:
         """Return a sentence if the intervals of the metrics `names` (default: all) tell nothing: one user was measured, or

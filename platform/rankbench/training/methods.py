@@ -134,9 +134,10 @@ class Trained(Iterative):
 
     def identity_of(self, p: TrainedParams) -> Hashable:
         twin, training = self.loss.twin(p.loss), p.training
-        # The scale of a loss does not change Adam's steps, unless there is also a penalty or the encoder's own loss.
+        # The scale of a loss does not change Adam's steps, unless there is a penalty, the encoder's own loss or a large eps.
         scaled = twin is not None and twin.scale != 1
-        if twin is None or (scaled and not (training.weight_decay == 0 and training.model in ("mf", "lightgcn"))):
+        free = training.weight_decay == 0 and training.model in ("mf", "lightgcn") and training.adam_eps <= 1e-8
+        if twin is None or (scaled and not free):
             return (self.name, p)
         training = dataclasses.replace(training, sampler=training.sampler_for(self.loss.sampler))
         return (twin.name, twin.params, p.encoder, training)
