@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-# Numba reads it once, when it is imported. Tests compare results of three threads, however few processors there are.
-os.environ.setdefault("NUMBA_NUM_THREADS", str(max(3, os.cpu_count() or 1)))
+# Numba reads it once, when it is imported. Tests compare results of four threads, however few processors there are.
+os.environ.setdefault("NUMBA_NUM_THREADS", str(max(4, os.cpu_count() or 1)))
 
 # Ray's workers would have niceness 15, so that a test that waits for one waits until no other process of the tests computes.
 os.environ.setdefault("RAY_worker_niceness", "0")

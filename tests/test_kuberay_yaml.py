@@ -78,6 +78,12 @@ def test_rays_objects_fit_into_the_shared_memory(cluster):
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         (volume,) = (each for each in group["template"]["spec"]["volumes"] if each["name"] == "objects")
         size = int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) << 30
+        assert group["template"]["spec"]["enableServiceLinks"] is False
+        if lent := group["rayStartParams"].get("memory"):
+            (container,) = group["template"]["spec"]["containers"]
+            limit = int(container["resources"]["limits"]["memory"].removesuffix("Gi")) << 30
+            assert int(lent) + int(group["rayStartParams"]["object-store-memory"]) < 0.95 * limit
+        assert ("memory" in group["rayStartParams"]) == ("groupName" in group)
         assert 0 < int(group["rayStartParams"]["object-store-memory"]) <= 0.95 * size
 
 

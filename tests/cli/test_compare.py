@@ -168,26 +168,3 @@ def test_what_cannot_be_compared_is_one_line_and_exit_2(shop, capsys, runs, mess
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1
     assert message in printed.err
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"dataset": None}, {"dataset": {"name": None, "fingerprint": None}}, {"params": None}, {"metrics": None},
-        {"metrics": {"ndcg@20": {"mean": None, "low": None, "high": None}}}, {"measured_on": None}, {"method": None},
-        {"id": None},
-    ],
-)  # fmt: skip
-def test_a_record_with_a_null_part_is_one_line_and_exit_2(shop, capsys, values):
-    results, ids = shop
-    damaged = results / "runs" / "damaged"
-    shutil.copytree(results / "runs" / ids["random"], damaged)
-    try:
-        content = json.loads((damaged / "record.json").read_text(encoding="utf-8"))
-        (damaged / "record.json").write_text(json.dumps(content | values), encoding="utf-8")
-        assert _main(["compare", ids["ease"], "damaged"]) == 2
-    finally:
-        shutil.rmtree(damaged)
-    printed = capsys.readouterr()
-    assert printed.out == "" and printed.err.count("\n") == 1
-    assert f"damaged/record.json: not a run record ({next(iter(values))}" in printed.err

@@ -103,14 +103,7 @@ def test_options_select_from_a_file(home, capsys):
     [
         ([], "give an experiment file, or --datasets and --methods"),
         (["--datasets", "toy-a"], "give an experiment file, or --datasets and --methods"),
-        (
-            ["--datasets", "toyy-*", "--methods", "ease"],
-            "this sweep: datasets: 'toyy-*' matches nothing; did you mean toy-a, toy-b",
-        ),
         (["--datasets", "toy-a", "--methods", "esa*"], "this sweep: methods: 'esa*' matches nothing; did you mean ease"),
-        (["--datasets", "toy-a", "--methods", "family:liner"], "unknown family 'liner'; did you mean linear?"),
-        (["--datasets", "toy-a", "--methods", "ease", "lamb=3"], "params.lamb: none of the methods has this parameter"),
-        (["--datasets", "toy-a", "--methods", "ease", "--metric", "ndgc@20"], "ndgc"),
         (["--datasets", "toy-a", "--methods", "ease", "trials=3"], "this parameter; did you mean search.trials?"),
         (["--datasets", "toy-a", "--methods", "ease", "serach.trials=3"], "this parameter; did you mean search?"),
         (["demo", "trials=3"], "demo.yaml: trials: unknown key; did you mean search.trials?"),
@@ -123,7 +116,6 @@ def test_options_select_from_a_file(home, capsys):
         (["--datasets", "toy-a", "--methods", "ease", "--search", "none", "--extend"], "--extend: no parameter has a range"),
         (["demo", "--register", "bst"], "--register: expected 'best' or 'all', got 'bst'"),
         (["lam=3", "--datasets", "toy-a"], "give an experiment file, or --datasets and --methods"),
-        (["--datasets", "", "--methods", "ease"], "--datasets: expected names separated by commas, such as a,b, got ''"),
         (["demo", "--datasets", ""], "--datasets: expected names separated by commas, such as a,b, got ''"),
         (["--datasets", "toy-a", "--methods", "ease,,ials"], "--methods: expected names separated by commas"),
         (["--datasets", "toy-a", "--methods", "ease", "--search", ""], "search.ranges: expected 'none' or 'registry'"),
@@ -138,16 +130,8 @@ def test_a_wrong_selection_is_one_line(words, message, capsys):
 
 
 def test_grace_beyond_the_epochs_is_said(capsys):
-    words = [
-        "--datasets",
-        "toy-a",
-        "--methods",
-        "bpr,ials",
-        "patience=3",
-        "epochs=4",
-        "search.scheduler=asha",
-        "search.grace=6",
-    ]
+    words = ["--datasets", "toy-a", "--methods", "bpr,ials", "patience=3", "epochs=4"]
+    words += ["search.scheduler=asha", "search.grace=6"]
     notes = planned(capsys, *words, "learning_rate={loguniform: [0.001, 0.1]}")["notes"]
     (line,) = [note for note in notes if "grace" in note]
     assert line == (
@@ -180,18 +164,8 @@ def interact(words, answer, until, limit=300):
 
 
 def test_a_high_price_is_confirmed_on_a_terminal(home):
-    words = [
-        "sweep",
-        "--datasets",
-        "toy-a",
-        "--methods",
-        "bpr",
-        "epochs=10000",
-        "patience=0",
-        "n_negatives=4096",
-        "search.trials=50",
-    ]
-    words += ["learning_rate={loguniform: [0.001, 0.1]}"]
+    words = ["sweep", "--datasets", "toy-a", "--methods", "bpr", "epochs=10000", "patience=0", "n_negatives=4096"]
+    words += ["search.trials=50", "learning_rate={loguniform: [0.001, 0.1]}"]
     output, code = interact(words, b"n\n", b"start? [Y/n]")
     assert "1 dataset, 1 model, 50 fits of the search stage and 1 fits of the final stage: about" in output.replace("\r\n", "")
     assert "not started" in output and code == 2

@@ -107,7 +107,6 @@ EASE = ["run", "synthetic", "ease", "lam=1", "--no-track"]
     [
         (["run", "synthetic", "easy"], ["unknown method 'easy'; did you mean ease?"]),
         (["run", "synthetic", "ease", "lamb=1"], ["ease: unknown parameter 'lamb'; did you mean lam?"]),
-        (["run", "synthetic", "ease", "lam=.nan"], ["ease: lam"]),
         (["run", "synthetic", "edlae", "p=1.5", "lam=1"], ["edlae: p must lie in [0, 1), got 1.5"]),
         (["run", "synthetic", "ease", "lam='80'"], ["ease: lam: expected a number, got '80'"]),
         ([*EASE, "--cutoffs", "5000", *SMALL], ["5000", "40 items of synthetic"]),
@@ -131,7 +130,6 @@ EASE = ["run", "synthetic", "ease", "lam=1", "--no-track"]
         (["sweep", "demo", "resources.cpus='1'"], ["resources.cpus: expected auto or a whole number of at least 1, got '1'"]),
         (["sweep", "demo", "serch.trials=3"], ["serch: unknown key; did you mean search?"]),
         (["sweep", "demo", "--address", "not an address", "--dry-run"], ["address"]),
-        (["sweep", "none.yaml"], ["none.yaml: no such experiment file"]),
         (["run", "movielens-1", "ease"], ["unknown dataset 'movielens-1'; did you mean movielens-1m?"]),
         (["run", "./none.yaml", "ease"], ["none.yaml: no such dataset card"]),
         (["report", "none"], ["none"]),
@@ -162,26 +160,6 @@ def test_a_bad_command(words, message, capsys):
 def test_a_bad_card(text, message, capsys):
     Path("toy.yaml").write_text(text)
     is_refused(["run", "toy.yaml", "ease", "lam=1"], message, capsys)
-
-
-START = "name: bad\ndatasets: [synthetic]\narms: "
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (START + "[]\n", ["bad.yaml: give arms or methods"]),
-        ("name: bad\ndatasets: [none]\narms: [{method: random}]\n", ["unknown dataset 'none'"]),
-        (START + "[{method: rndm}]\n", ["bad.yaml: arms[", "'rndm'; did you mean random?"]),
-        (START + "[{method: ease, params: {lam: {gird: [1]}}}]\n", ["bad.yaml: arms[", "gird"]),
-        (START + "[{method: ease, params: {lam: -1}}]\n", ["bad.yaml: arms[", "lam must be > 0"]),
-        (START + "[{method: ease, params: {lam: {grid: [1, true]}}}]\n", ["bad.yaml: arms[0].params: lam: expected a number, got True"]),
-        (START + "[{method: random}]\nsearch: {choose: {metric: ndcg@20, on: test}}\n", ["search.choose.on"]),
-    ],
-)  # fmt: skip
-def test_a_bad_experiment(text, message, capsys):
-    Path("bad.yaml").write_text(text, encoding="utf-8")
-    is_refused(["sweep", "bad.yaml"], message, capsys)
 
 
 @pytest.mark.parametrize("name", ["RANKBENCH_DATA", "RANKBENCH_RESULTS"])

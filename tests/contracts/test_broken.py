@@ -234,13 +234,7 @@ class Bound(Pairs):
 
 @pytest.mark.parametrize(
     ("cls", "work", "expected"),
-    [
-        (Pairs, 4, False),
-        (Pairs, None, True),
-        (NotPlain, 4, True),
-        (Halved, 4, True),
-        (Bound, 4, True),
-    ],
+    [(Pairs, 4, False), (Pairs, None, True), (NotPlain, 4, True), (Halved, 4, True), (Bound, 4, True)],
 )
 def test_a_broken_encoder_of_pairs(cls, work, expected):
     empty = dataclasses.make_dataclass("Empty", [], frozen=True)

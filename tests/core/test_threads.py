@@ -10,6 +10,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from rankbench.core import control_groups
+from rankbench.core.errors import ConfigError
 from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.cards import load_card
 from rankbench.experiment.execution import Execution
@@ -59,11 +60,26 @@ def test_the_libraries_use_one_thread_during_a_fit(method, values, environment):
     assert set(map(str, seen)) == {str((1, {1}, 2))}
 
 
-def test_the_numbers_of_threads_are_restored():
-    before = torch.get_num_threads(), numba.get_num_threads(), pools()
-    with pytest.raises(KeyError), pinned(2):
-        raise KeyError
-    assert (torch.get_num_threads(), numba.get_num_threads(), pools()) == before
+def test_the_numbers_of_threads_and_the_precision_of_products_are_restored():
+    def now():
+        return torch.get_num_threads(), torch.get_float32_matmul_precision(), numba.get_num_threads(), pools()
+
+    torch.set_float32_matmul_precision("high")
+    try:
+        before = now()
+        with pytest.raises(KeyError), pinned(2):
+            assert torch.get_float32_matmul_precision() == "highest"
+            raise KeyError
+        assert now() == before
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_fewer_threads_by_numbas_variable_than_were_asked_for_are_refused(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
+    most = numba.config.NUMBA_NUM_THREADS
+    with pytest.raises(ConfigError, match=f"NUMBA_NUM_THREADS={most} allows {most} of {most + 1} threads"), pinned(most + 1):
+        pass
 
 
 @pytest.mark.parametrize("given, expected", [(None, "passive"), ("active", "active")])

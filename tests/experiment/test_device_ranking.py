@@ -55,6 +55,7 @@ def test_it_is_the_ranking_of_the_cpu(seed, k, scale, block, pairs):
     (expected,) = rank([model], holdout, k, rows=chosen)
     for name in ("rows", "users", "items", "scores"):
         assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert found.n_tied == expected.n_tied
 
 
 def test_an_autoencoder_is_ranked_on_the_device(monkeypatch):

@@ -9,7 +9,7 @@ import rankbench.api as rb
 from rankbench.cli import _main
 from rankbench.contracts import solvers
 from rankbench.core.errors import ConfigError
-from rankbench.experiment.fit_warnings import own_type, unstarted
+from rankbench.experiment.fit_warnings import own_type, unread, unstarted
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
 from rankbench.experiment.ranges import space_of
@@ -62,6 +62,9 @@ def test_a_given_parameter_that_is_not_read_is_said(home, capsys, caplog):
     rb.fit("synthetic", "itemknn", progress=False, beta=0.3)
     said = [each.message for each in caplog.records if each.name == "rankbench.api.fit"]
     assert said == ["beta=0.3 has no effect: itemknn with these parameters does not read it"]
+    assert unread(configure("rg2", {"solver": "cg", "lam": 0.1}), ["solver", "lam"]) == [
+        "solver=cg has no effect: one decomposition solves all rows of a side exactly, whatever the solver"
+    ]
 
 
 @pytest.mark.parametrize("each", registered(), ids=lambda each: each.name)

@@ -32,7 +32,7 @@ METHODS = {
 class NothingFits(Spill):
     """As if the machine had 30 MB."""
 
-    def fits(self, n_items, itemsize):
+    def fits(self, n_items, itemsize, interactions):
         return False
 
     def left(self):
@@ -164,6 +164,22 @@ def test_similar_items_are_those_of_a_history_of_one(model):
         assert frame[frame["item"] == item]["similar"].tolist() == expected == model.similar(str(item), 4)["similar"].tolist()
         assert_allclose(frame[frame["item"] == item]["score"], scores, atol=1e-9)
     assert not (frame["item"] == frame["similar"]).any()
+
+
+def test_nothing_is_listed_of_which_nothing_was_learned(tmp_path, environment):
+    rows = [
+        f"u{user},{item}" for user in range(40) for item in (range(10) if user % 2 else range(10, 20)) if item % 10 != user % 9
+    ]
+    (tmp_path / "raw.csv").write_text("user,item\n" + "\n".join([*rows, "u0,99", "u1,99"]), encoding="utf-8")
+    (tmp_path / "shop.yaml").write_text(yaml.safe_dump({"name": "shop", "source": {"file": "raw.csv"}}), encoding="utf-8")
+    model = rb.fit(str(tmp_path / "shop.yaml"), "itemknn", environment=environment, neighbours=20)
+    for found in (model.recommend(["u4"], 21), model.similar([0], 21)):
+        assert 0 < len(found) < 15 and (found["score"] > 0).all()
+    cold = model.items.to_pylist().index(99)
+    model.history.data[model.history.indices == cold] = 0
+    model.history.eliminate_zeros()
+    with pytest.raises(ConfigError, match="item 99 has no interactions in the data of the fit; leave it out"):
+        model.similar([0, 99], 2)
 
 
 def test_one_number_for_each_item_does_not_say_which_are_alike(environment):

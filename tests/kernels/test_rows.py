@@ -1,6 +1,5 @@
-"""Gather-dot, ragged dot and unit rows against the reference, on both paths and with any number of threads."""
+"""Gather-dot, ragged dot, unit rows and squared lengths against the reference, on both paths."""
 
-import numba
 import numpy as np
 import plain as reference
 import pytest
@@ -9,6 +8,7 @@ from elsewhere import Elsewhere, elsewhere, here
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn.functional import normalize
 
+from rankbench.core.threads import pinned
 from rankbench.kernels import parallel
 from rankbench.kernels import rows as kernels
 from rankbench.kernels.rows import gather_dot, ragged_dot, squared_lengths, take_rows, unit_rows
@@ -54,28 +54,17 @@ def test_gather_dot_is_the_sum_over_gathered_vectors_forth_and_back(shape, n_ite
         assert_allclose(found.double(), expected, **TOLERANCE[dtype] | {"atol": TOLERANCE[dtype]["atol"] * shape[0] ** 0.5})
 
 
-@pytest.fixture
-def threads():
-    """Set the number of threads, at most as many as numba was started with."""
-    before = numba.get_num_threads()
-    yield lambda n: numba.set_num_threads(min(n, numba.config.NUMBA_NUM_THREADS))
-    numba.set_num_threads(before)
-
-
-@pytest.mark.parametrize("shape", [(30, 20), (700, 100)], ids=["one thread", "threads"])
-def test_the_number_of_threads_changes_no_bit(shape, threads):
-    assert (np.prod(shape) >= parallel._SMALL) == (shape == (700, 100))
-    given = drawn(shape, 1500, 7, torch.float32)
-    vectors = torch.randn(11_000, 7, generator=torch.Generator().manual_seed(1))  # above the threshold, too
-    results = []
-    for n in (1, 2, 3):
-        threads(n)
-        leaf = vectors.clone().requires_grad_()
-        unit = unit_rows(leaf)
-        results.append([*forth_and_back(gather_dot, *given), unit.detach(), *torch.autograd.grad((unit**3).sum(), leaf)])
-    for other in results[1:]:
-        for found, expected in zip(other, results[0], strict=True):
-            assert_array_equal(found, expected)
+def test_the_number_of_threads_changes_no_bit_of_unit_rows():
+    """Of more numbers than the fits have by which `tests/contracts/test_threads.py` shows this of the other operations."""
+    table, results = torch.randn(11_000, 7, generator=torch.Generator().manual_seed(1)), []
+    assert table.numel() >= parallel._SMALL
+    for n in (1, 3):
+        with pinned(n):
+            leaf = table.clone().requires_grad_()
+            unit = unit_rows(leaf)
+            results.append([unit.detach(), *torch.autograd.grad((unit**3).sum(), leaf)])
+    for found, expected in zip(*results, strict=True):
+        assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 24], ids=["a row a chunk", "some rows", "one chunk"])

@@ -17,7 +17,7 @@ from rankbench.leaderboard.stored import boards
 
 from .entries import entry
 
-ANY = Collection.model_validate({"datasets": {"a": {"domain": "x", "split": "random", "source": "a"}}})
+ANY = Collection.model_validate({"datasets": {"a": {"domain": "x", "split": "random", "source": "a"}}}).datasets
 
 
 def test_methods_that_were_not_run_everywhere_are_left_out():
@@ -111,10 +111,30 @@ def test_a_pair_whose_mean_and_ranks_disagree_is_not_told(last, told):
 
 def test_how_races_ended_and_what_their_searches_gained_is_said():
     values = {"settled": (0.2, 0.1), "exhausted": (0.3, 0.3), "still gaining": (0.11, 0.1)}
-    entries = [entry("a", name[0], value, ended=name, default={"ndcg@20": own}) for name, (value, own) in values.items()]
+    entries = [
+        entry("a", name[0], value, ended=name, default={"ndcg@20": own}, tried=tried)
+        for tried, (name, (value, own)) in zip((12, 1, 3), values.items(), strict=True)
+    ]
     said = Board((*entries, entry("a", "x", 0.1, ended="settled")), "10s", "ndcg@20").conclusions()
     assert "Would more time help? 2 settled, 1 exhausted, 1 still gaining." in said
-    assert "The searched setting is better than the defaults by 10.0 % in the median." in said
+    gain = "better than the defaults by 10.0 % in the median of 3 entries, of which 1 ended with the value of the defaults and"
+    assert f"The searched setting is {gain} 1 tried nothing else; by 100.0 % in the 1 that tried 10 settings or more." in said
+
+
+def test_a_method_that_beats_most_others_is_named_if_missing_results_cost_it_the_best_rank():
+    values = {"sure": 0.8, "bold": 0.9, "a": 0.4, "b": 0.3, "c": 0.2, "d": 0.1}
+    results = [
+        entry(dataset, name, status="over budget") if name == "bold" and dataset in "de" else entry(dataset, name, value)
+        for dataset in "abcde"
+        for name, value in values.items()
+    ]
+    board = Board(tuple(results), "10s", "ndcg@20", sources={name: name for name in "abcdefg"})
+    said = " ".join(board.conclusions())
+    assert (
+        "One by one, bold beats the most methods (+5 wins − losses), although its mean rank is at place 3; it has no result "
+        in said
+    )
+    assert "2 of the 7 datasets of the collection are not on this board: f, g." in said
 
 
 def test_luck_that_datasets_share_and_other_code_on_one_dataset_are_said():
@@ -138,6 +158,23 @@ def test_other_budgets_of_the_store_are_named(tmp_path, environment):
     shown = stored_board(ShowOptions(store=tmp_path), environment)
     assert shown.allowed == "10s" and shown.notes == ("Shown are entries to 10s; the option budget shows others: 1 to 30s.",)
     assert not stored_board(ShowOptions(store=tmp_path, budget="30s"), environment).notes
+
+
+def test_budgets_are_compared_by_entries_of_one_kind(tmp_path):
+    store = Leaderboard(tmp_path)
+    for allowed, threads, by in (
+        ("10s", 1, "ndcg@20"),
+        ("30s", 1, "ndcg@20"),
+        ("100s", 2, "ndcg@20"),
+        ("300s", 1, "recall@20"),
+    ):
+        about = {"allowed": allowed, "budget": float(allowed[:-1]), "threads": threads, "metric": by}
+        store.add(replace(entry("a", "ease", 0.2), **about))
+    shown = boards(BoardOptions(), store, {})
+    assert [each.allowed for each in shown] == ["30s", "10s"]
+    assert all("chosen by another metric are left out: 100s, 300s." in each.notes[-1] for each in shown)
+    (asked,) = boards(BoardOptions(), store, {}, "100s")
+    assert (asked.allowed, asked.notes) == ("100s", ())
 
 
 def test_only_entries_on_the_newest_data_are_shown(tmp_path):
@@ -188,5 +225,11 @@ def test_what_was_fixed_beforehand_is_said_if_it_is_significant(tmp_path):
     assert "The larger the trait 'users' of a dataset, the better y in comparison with x" in said and "'items'" not in said
     rank = shown.spread["sl"].mean_rank
     assert f"sl has the best mean rank, {rank.mean:.1f} ({rank.low:.1f} – {rank.high:.1f})." in said
+    assert "A method without a result counts as 0" not in said
+    store.add(replace(entry("h", "ease", status="over budget"), traits={"users": 512.0, "items": 0.0}))
+    (late,) = boards(BoardOptions(), store, {"movielens-100k": "ml", "movielens-1m": "ml"})
+    assert "A method without a result counts as 0; it is 1.00 on the 8 sources where every method" in " ".join(
+        late.conclusions()
+    )
     (tmp_path / "comparisons.yaml").unlink()
     assert "correction for all pairs" in " ".join(boards(BoardOptions(), store, {})[0].conclusions())

@@ -13,7 +13,7 @@ from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
 from rankbench.data.prepare import prepare
 from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.collection import chosen_datasets, collection, sources
+from rankbench.leaderboard.collection import chosen_datasets, collection, every_member, sources
 from rankbench.leaderboard.explorer import explorer
 
 from .entries import entry
@@ -107,12 +107,12 @@ def test_a_source_counts_once_however_many_of_its_datasets_are_asked_for(tmp_pat
 
 
 def test_a_dataset_that_is_called_as_the_source_of_another_is_not_merged_with_it(tmp_path, environment):
-    mine = own(tmp_path, environment, "datasets: {gowalla: {domain: x, split: random, source: lastfm}}\n")
-    entries = [entry(name, method, 0.1) for name in ("gowalla", "lastfm") for method in ("ease", "bpr")]
-    board = json.loads(explorer({"10s": entries}, "10s", {}, collection(mine), "ndcg@20").data)
+    mine = own(tmp_path, environment, "datasets: {gowalla: {domain: x, split: random, source: mine}}\n")
+    entries = [entry(name, method, 0.1) for name in ("gowalla", "mine") for method in ("ease", "bpr")]
+    board = json.loads(explorer({"10s": entries}, "10s", {}, every_member(mine), "ndcg@20").data)
     found = {each["name"]: each["source"] for each in board["datasets"]}
-    assert found["gowalla"] == "lastfm" != found["lastfm"]
-    stated = f"datasets: {{gowalla: {{domain: x, split: random, source: '{found['lastfm']}'}}}}\n"
+    assert found["gowalla"] == "mine" != found["mine"]
+    stated = f"datasets: {{gowalla: {{domain: x, split: random, source: '{found['mine']}'}}}}\n"
     with pytest.raises(ConfigError, match=re.escape("datasets.gowalla.source")):
         collection(own(tmp_path / "stated", environment, stated))
 

@@ -1,6 +1,7 @@
 """The board that a reader works with, in headless Chromium: its numbers beside those of numpy, switches and address."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def page():
     boards["30s"].append(entry("e", "sl", allowed="30s", budget=30.0, status="over budget"))
     boards["10s"].append(entry("e", "sl", status="failed"))
     families = {"ease": ["linear"], "ials": ["als"], "bpr": ["gradient"], "sl": ["gradient </script>"]}
-    block = explorer(boards, "30s", families, collection, "ndcg@20")
+    block = explorer(boards, "30s", families, collection.datasets, "ndcg@20")
     return Page("Leaderboard", (), (Section("Standings", (block,)),))
 
 
@@ -122,9 +123,12 @@ def test_a_reader_sees_and_chooses_the_processor(browser, page, tmp_path):
     browser.js(
         "(s => { s.value = 'Arm'; s.dispatchEvent(new Event('change')); })(document.querySelector('select[name=processor]'))"
     )
-    assert "on 1 dataset of 1 source." in browser.js(about) and "processors" not in browser.js(about)
+    assert "on 1 dataset of 1 source. One source of data has no intervals." in browser.js(about)
+    assert "processors" not in browser.js(about)
     # Equal values share a place.
-    assert [row[:2] for row in rows(browser)] == [["bpr", "1"], ["sl", "1"], ["ials", "3"], ["ease", "4"]]
+    assert [row[:3] for row in rows(browser)] == [
+        ["bpr", "1", "1.5"], ["sl", "1", "1.5"], ["ials", "3", "3.0"], ["ease", "4", "4.0"]
+    ]  # fmt: skip
 
 
 def test_a_method_that_failed_is_left_out(browser, page, tmp_path):
@@ -135,6 +139,27 @@ def test_a_method_that_failed_is_left_out(browser, page, tmp_path):
     )
     assert {row[0] for row in rows(browser)} == {"ease", "ials", "bpr"}
     assert "left out: sl." in browser.js("document.querySelector('.about').textContent")
+
+
+def test_a_budget_that_few_have_reached_says_on_which_data_and_moves_no_curve(browser, page, tmp_path):
+    data = page.sections[0].blocks[0]
+    about = json.loads(data.data)
+    for part in ("tuned", "default"):  # at 100 s one race of one dataset is over, and its value is not the best one
+        about[part]["100s"] = {name: [[None] * 4 for _ in SPLITS] for name in about["metrics"]}
+        about[part]["100s"]["ndcg@20"][0] = [None, None, 0.1, None]
+        about[part]["100s"]["ndcg@20"][1] = [0.1, 0.2, 0.3, 0.3]
+    for part in ("seconds", "settled"):
+        about[part]["100s"] = [[None] * 4 for _ in SPLITS]
+    about["budgets"].append("100s")
+    shown = replace(page, sections=(Section("Standings", (replace(data, data=json.dumps(about)),)),))
+    (tmp_path / "board.html").write_text(html(shown))
+    browser.open(tmp_path / "board.html", "#budget=60s")
+    assert browser.js("document.querySelector('select[name=budget]').value") == "30s"  # an address of before
+    places = "JSON.stringify([...document.querySelectorAll('svg circle')].map(c => +c.getAttribute('cy')))"
+    assert min(json.loads(browser.js(places))) > 0
+    browser.open(tmp_path / "board.html", "#budget=100s")
+    said = browser.js("document.querySelector('.about').textContent")
+    assert "on 1 dataset of 1 source" in said and "most methods were not measured there: a, c, d, e." in said
 
 
 def test_a_page_in_a_repository_leaves_it_out(page):

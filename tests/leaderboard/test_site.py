@@ -21,7 +21,7 @@ from rankbench.leaderboard.site import command, ties, write_site, write_summary
 from .entries import entry
 
 RNG = np.random.default_rng(5)
-COLLECTION = Collection.model_validate({"datasets": {"ml": {"domain": "films", "split": "random", "source": "films"}}})
+COLLECTION = Collection.model_validate({"datasets": {"ml": {"domain": "films", "split": "random", "source": "films"}}}).datasets
 QUALITY = {"sl": 0.5, "bpr": 0.3, "copy": 0.3, "random": 0.1}
 
 

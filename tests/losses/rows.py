@@ -1,4 +1,4 @@
-"""Batches for properties of losses: what hypothesis draws, and gradients against finite differences."""
+"""Batches for properties of losses: what hypothesis draws, and gradients in scores."""
 
 from dataclasses import replace
 
@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from toy import whole
 
-from rankbench.losses.others import ScoreTable
 from rankbench.losses.spec import Scores
 
 TAUS = st.floats(0.05, 2.0)
@@ -40,35 +39,6 @@ def catalogues(draw, low=-1.0, high=1.0, n_items=st.integers(3, 8), negatives="a
     n = draw(n_items)
     o = torch.from_numpy(draw(arrays(float, n, elements=st.floats(low, high))))
     return o, whole(o, list(range(draw(st.integers(1, 2)))), negatives)
-
-
-def shifted(s: Scores, c: float) -> Scores:
-    """Every score plus `c`."""
-    named = {name: x + c for name in ("pos", "neg", "extra_positives") if (x := getattr(s, name)) is not None}
-    catalogue = s.catalogue and ScoreTable(s.catalogue.values + c)
-    return replace(s, **named, catalogue=catalogue)
-
-
-def three_rows(similarity: str = "cosine") -> Scores:
-    """Three rows of two users, everything that a loss can need, at points where no loss has a kink."""
-    draw = torch.Generator().manual_seed(1)
-
-    def scores(*shape):
-        unit = 2 * torch.rand(shape, generator=draw, dtype=torch.float64) - 1
-        return unit * {"cosine": 1, "half-cosine": 0.5, "dot": 3}[similarity]
-
-    return Scores(
-        pos=scores(3),
-        neg=scores(3, 4),
-        extra_positives=scores(3, 2),
-        catalogue=ScoreTable(scores(3, 6)),
-        n_items=6,
-        n_interactions=torch.tensor([2, 1, 2]),
-        users=torch.tensor([4, 0, 4]),
-        items=torch.tensor([1, 2, 0]),
-        logq=torch.log_softmax(scores(1, 4), dim=1),
-        logq_pos=scores(3) - 2,
-    )
 
 
 def gradient(function, s: Scores, p, *names: str) -> list[torch.Tensor]:

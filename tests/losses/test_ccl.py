@@ -1,4 +1,4 @@
-"""CCL: worked numbers, what its margin leaves out, and its gradient."""
+"""CCL: worked numbers, and what its margin leaves out."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import batches, gradient
+from rows import batches
 from toy import row_b
 
 from rankbench.losses.ccl import CCL, ccl
@@ -18,13 +18,6 @@ WEIGHTS, MARGINS = st.floats(0, 1000), st.floats(0, 0.95)
 @pytest.mark.parametrize(("margin", "expected"), [(0.0, 0.625), (0.4, 0.4375)])
 def test_row_b(margin, expected):
     assert ccl(row_b(), CCL(1.5, margin)).item() == pytest.approx(expected, abs=1e-9)
-
-
-@given(s=batches(), w=WEIGHTS, margin=MARGINS)
-def test_gradient_is_the_same_for_all_negatives_above_the_margin_and_zero_below(s, w, margin):
-    pos, neg = gradient(ccl, s, CCL(w, margin), "pos", "neg")
-    assert (pos == -1).all()
-    torch.testing.assert_close(neg, torch.where(s.neg > margin, w / s.neg.shape[1], 0.0).to(neg.dtype))
 
 
 @given(s=batches(), w=WEIGHTS, margin=MARGINS)

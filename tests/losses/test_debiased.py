@@ -1,7 +1,6 @@
-"""Debiased losses: worked numbers, the prior, and what is left when it or its correction vanishes."""
+"""Debiased losses: worked numbers, the prior, their formulas, and the floor of InfoNCE."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from rows import TAUS, batches, gradient
 from toy import row_b, tensor
 
-from rankbench.losses.ccl import CCL, ccl
 from rankbench.losses.debiased import (
     DebiasedCCL,
     DebiasedInfoNCE,
@@ -24,10 +22,6 @@ from rankbench.losses.debiased import (
 # One interaction of 10 items: τ⁺ is 0.1.
 ROW = row_b(n_interactions=tensor([1.0]), n_items=10, extra_positives=tensor([[0.55, 0.45]]))
 LAMS = st.floats(0.01, 2)
-
-
-def without_prior(s):
-    return replace(s, n_interactions=torch.zeros_like(s.pos))
 
 
 def floor_free(s, prior, tau):
@@ -54,16 +48,6 @@ def test_infonce_of_row_b():
     assert (value.exp().item() - 1) * math.exp(0.6 / 0.5) / 4 == pytest.approx(0.9993441427, abs=1e-9)
 
 
-def test_the_floor_is_the_least_exponential():
-    # Known positives that outweigh all negatives: f ends at e^(−1/t), and no negative has a gradient.
-    full = replace(ROW, extra_positives=tensor([[1.0, 1.0]]), neg=tensor([[-1.0, -1.0, -0.9, -0.8]]))
-    p = DebiasedInfoNCE(lam=4, tau=0.5)
-    expected = math.log1p(4 * 0.1353352832 / math.exp(0.6 / 0.5))
-    assert debiased_infonce(full, p).item() == pytest.approx(expected, abs=1e-9)
-    neg, own = gradient(debiased_infonce, full, p, "neg", "extra_positives")
-    assert (neg == 0).all() and (own == 0).all()
-
-
 @given(a=st.floats(0, 5), extra=st.floats(0, 50), n=st.integers(1, 40))
 def test_the_prior_joins_both_formulas_and_ends_below_one(a, extra, n):
     s = row_b(n_items=20, n_interactions=torch.tensor([n]))
@@ -71,29 +55,18 @@ def test_the_prior_joins_both_formulas_and_ends_below_one(a, extra, n):
     assert class_prior(s, DebiasedMSE(a=a, extra=extra)).item() == pytest.approx(min(share, 0.999))
 
 
-@given(s=batches(), lam=LAMS)
-def test_without_a_prior_only_the_biased_negatives_are_left(s, lam):
-    none = without_prior(s)
-    torch.testing.assert_close(debiased_mse(none, DebiasedMSE(lam=lam)), lam * s.neg.square().mean(dim=1))
-    hinge = (s.neg - 0.4).clamp(min=0).mean(dim=1)
-    torch.testing.assert_close(debiased_ccl(none, DebiasedCCL(lam=lam, margin=0.4)), lam * hinge)
-
-
-@given(s=batches(), lam=LAMS, a=st.floats(0, 2))
-def test_positives_that_score_as_the_negatives_scale_the_negative_part(s, lam, a):
-    same, p = replace(s, extra_positives=s.neg), DebiasedMSE(lam=lam, a=a)
-    prior = class_prior(s, p)
-    expected = prior * (1 - s.pos).square() + lam * (1 - prior) * s.neg.square().mean(dim=1)
-    torch.testing.assert_close(debiased_mse(same, p), expected)
-
-
-@given(s=batches(), lam=LAMS, margin=st.floats(0, 0.9))
-def test_ccl_is_a_scaled_ccl_where_no_known_positive_is_above_the_margin(s, lam, margin):
-    s = replace(s, extra_positives=s.extra_positives.clamp(max=margin))
-    p = DebiasedCCL(lam=lam, margin=margin)
-    for row, prior in enumerate(class_prior(s, p).tolist()):
-        expected = prior * ccl(s, CCL(w=lam / prior, margin=margin))
-        torch.testing.assert_close(debiased_ccl(s, p)[row], expected[row])
+@given(s=batches(), lam=LAMS, a=st.floats(0, 2), margin=st.floats(0, 0.9), weight=st.sampled_from(["prior", "one"]))
+def test_mse_and_ccl_are_their_formulas(s, lam, a, margin, weight):
+    about = {"lam": lam, "a": a, "positive_weight": weight}
+    mse, ccl = DebiasedMSE(**about), DebiasedCCL(**about, margin=margin)
+    prior = class_prior(s, mse)
+    share = prior if weight == "prior" else 1.0
+    for function, p, positive, negative in (
+        (debiased_mse, mse, (1 - s.pos).square(), torch.square),
+        (debiased_ccl, ccl, 1 - s.pos, lambda y: (y - margin).clamp(min=0)),
+    ):
+        expected = share * positive + lam * (negative(s.neg).mean(dim=1) - prior * negative(s.extra_positives).mean(dim=1))
+        torch.testing.assert_close(function(s, p), expected)
 
 
 @given(s=batches(), lam=st.floats(1, 1000), tau=TAUS, a=st.floats(0, 3))
@@ -121,14 +94,3 @@ def test_infonce_is_at_its_floor_where_exactly_nothing_is_left_of_the_negatives(
     p = DebiasedInfoNCE(lam=4, tau=0.01)
     assert debiased_infonce(s, p).item() == pytest.approx(4 * math.exp(-1.6 / 0.01), rel=1e-9, abs=0)
     assert all((g == 0).all() for g in gradient(debiased_infonce, s, p, "neg", "extra_positives"))
-
-
-@given(s=batches(), lam=LAMS, margin=st.floats(0, 0.9))
-def test_a_positive_weight_of_one_leaves_the_negative_part(s, lam, margin):
-    """The two differ by (1 − τ⁺) times the positive part."""
-    for function, p, part in (
-        (debiased_mse, DebiasedMSE(lam=lam), (1 - s.pos).square()),
-        (debiased_ccl, DebiasedCCL(lam=lam, margin=margin), 1 - s.pos),
-    ):
-        difference = function(s, replace(p, positive_weight="one")) - function(s, p)
-        torch.testing.assert_close(difference, (1 - class_prior(s, p)) * part)

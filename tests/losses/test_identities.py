@@ -81,21 +81,6 @@ def test_rgx_is_mean_and_variance_and_rg2_adds_the_squared_mean(drawn):
     assert (value <= rg2(s, NoParams()) + 1e-12).all()
 
 
-@given(drawn=catalogues(-1, 1))
-def test_rgx_is_softmax_to_second_order(drawn):
-    o, s = drawn
-    error = softmax(s, NoParams()) - (rgx(s, NoParams()) + math.log(len(o)) - 0.5)
-    # What is left is a third cumulant, over 6; of a variable within a range r that is at most r³ / 6√3.
-    assert (error.abs() <= (o.max() - o.min()) ** 3 / (36 * math.sqrt(3)) + 1e-12).all()
-
-
-@given(drawn=catalogues(-1, 1))
-def test_rg2_bounds_the_taylor_polynomial_of_softmax(drawn):
-    o, s = drawn
-    taylor = -s.pos + math.log(len(o)) + o.mean() + o.var(correction=0) / 2
-    assert (rg2(s, NoParams()) + math.log(len(o)) - 0.5 >= taylor - 1e-12).all()
-
-
 @pytest.mark.parametrize(("h", "expected"), [(0.1, 5.01e-5), (0.01, 5.36e-8)])
 def test_the_expansion_of_a(h, expected):
     s = whole(h * A)

@@ -26,22 +26,6 @@ def test_worked_numbers():
     assert opauc(whole(C, negatives="other"), OPAUC(beta=0.5)).mean().item() == pytest.approx(0.6079761397, abs=1e-9)
 
 
-@given(logits, st.floats(0.01, 1), st.floats(0.01, 1), st.floats(-20, 20))
-def test_a_smaller_share_costs_more_and_only_differences_count(scores, share, other, shift):
-    small, large = sorted([share, other])
-    value = of(OPAUC(beta=small), *scores)
-    assert value >= of(OPAUC(beta=large), *scores) - 1e-12
-    assert of(OPAUC(beta=small), *(x + shift for x in scores)) == pytest.approx(value, rel=1e-9, abs=1e-9)
-
-
-@given(logits)
-def test_ends_at_the_hardest_negative_and_at_all(scores):
-    hardest, n = pairs(*scores)[0], len(scores) - 1
-    assert of(OPAUC(beta=1e-3), *scores) == pytest.approx(hardest, rel=1e-9, abs=1e-12)
-    assert of(OPAUC(beta=1 / n), *scores) == pytest.approx(hardest, rel=1e-9, abs=1e-12)
-    assert of(OPAUC(beta=1), *scores) == pytest.approx(sum(pairs(*scores)) / n, rel=1e-9, abs=1e-12)
-
-
 @given(logits, st.integers(1, 6))
 def test_is_the_cvar_of_the_pairs_at_any_threshold_between_two_of_them(scores, m):
     each = [*pairs(*scores), 0.0]

@@ -1,4 +1,4 @@
-"""PSL: worked numbers of its three activations, the bounds that tie it to DCG and SL, and its gradient."""
+"""PSL: worked numbers of its three activations, its formula, and the end of its range."""
 
 import math
 from dataclasses import replace
@@ -7,11 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import batches, catalogues, gradient
+from rows import batches, gradient
 from toy import C, row_b, whole
 
 from rankbench.losses.psl import PSL, psl
-from rankbench.losses.sl import SL, sl
 
 SURROGATES = ["tanh", "atan", "relu"]
 ACTIVATIONS = {"tanh": lambda x: 1 + math.tanh(x), "atan": lambda x: 1 + math.atan(x), "relu": lambda x: max(1 + x, 0)}
@@ -41,16 +40,6 @@ def test_it_is_its_formula(s, tau, surrogate):
     for b, pos in enumerate(s.pos.tolist()):
         terms = [ACTIVATIONS[surrogate](x - pos) ** (1 / tau) for x in s.neg[b].tolist()]
         assert value[b] == pytest.approx(math.log(math.fsum(terms)), abs=1e-9)
-
-
-@given(drawn=catalogues(), tau=TAUS, surrogate=st.sampled_from(SURROGATES))
-def test_over_all_items_it_lies_between_dcg_and_sl_of_twice_its_temperature(drawn, tau, surrogate):
-    o, s = drawn
-    rank = (o >= s.pos[:, None]).sum(dim=1).double()
-    minus_log_dcg = math.log(len(rank)) - (1 / (1 + rank).log2()).sum().log().item()
-    value = psl(halved(s), PSL(tau, surrogate)).mean().item()
-    assert minus_log_dcg <= value + 1e-9
-    assert value <= sl(s, SL(2 * tau)).mean().item() + 1e-9
 
 
 @pytest.mark.parametrize("tau", [0.005, 0.3])

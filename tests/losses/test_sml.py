@@ -54,12 +54,6 @@ def test_margins_of_all_users_and_items_are_rewarded():
     assert sml(rows([0.08], [[3.0]], [[3.0]]), p, state).item() == pytest.approx(-0.5 * (0.2 + 0.3))
 
 
-def test_falls_with_the_margin_where_no_hinge_is_active():
-    p = SML(lam=0.1, gamma=0.2, margin=1)
-    far = rows([0.0], [[3.0]], [[3.0]])
-    assert sml(far, p, margins(p, user=0.9)) < sml(far, p, margins(p, user=0.5))
-
-
 def test_margins_start_at_the_largest_and_stay_within():
     p = SML(margin=1.5)
     state = margins(p)

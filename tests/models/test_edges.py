@@ -7,7 +7,6 @@ import torch
 from graphs import edge_list, random_interactions, random_tensor
 
 from rankbench.core import devices
-from rankbench.core.threads import pinned
 from rankbench.models.edges import Edges, edge_products, weighted_sums
 
 ATOL = dict(rtol=0, atol=1e-12)
@@ -90,16 +89,6 @@ def test_single_precision_keeps_its_digits():
     for found, expected in zip(all_of(edges, torch.float32), all_of(edges, torch.float64), strict=True):
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_same_bits_for_one_two_and_four_threads(dtype):
-    edges, found = Edges.between(random_interactions(6, 300, 400, 0.1)), []
-    for threads in (1, 2, 4):
-        with pinned(threads):
-            found.append(all_of(edges, dtype))
-    for other in found[1:]:
-        assert all(torch.equal(*pair) for pair in zip(found[0], other, strict=True))
 
 
 def test_edges_between_users_and_items_are_in_order_and_have_their_reverse():

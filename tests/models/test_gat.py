@@ -1,4 +1,4 @@
-"""GAT against worked numbers, a restatement in dense matrices, finite differences and torch_geometric."""
+"""GAT against worked numbers, a restatement in dense matrices, and torch_geometric."""
 
 import itertools
 
@@ -58,29 +58,6 @@ def test_worked_vectors_and_scores():
     users, items = worked()()
     torch.testing.assert_close(torch.cat([users, items]), tensor(*OUTPUT), rtol=0, atol=DIGITS)
     torch.testing.assert_close(users @ items.T, tensor(*SCORES), rtol=0, atol=2 * DIGITS)
-
-
-def dense_attention(edges, t, s):
-    """(nnz, K): one softmax per node over a matrix that is −∞ where there is no edge."""
-    columns = []
-    for k in range(t.shape[1]):
-        score = torch.full((edges.n_nodes,) * 2, -torch.inf, dtype=t.dtype)
-        at = tuple(torch.tensor(edge_list(edges)).T)
-        score[at] = leaky_relu(t[at[0], k] + s[at[1], k], 0.2)
-        columns.append(score.softmax(dim=1)[at])
-    return torch.stack(columns, dim=1)
-
-
-@pytest.mark.parametrize("loops", [True, False])
-def test_attention_and_its_gradients_are_those_of_dense_rows(loops):
-    edges = Edges.between(random_interactions(0, 12, 9), loops)
-    t, s = (3 * random_tensor(seed, edges.n_nodes, 3) for seed in (1, 2))
-    t, s, given = t.requires_grad_(), s.requires_grad_(), random_tensor(3, edges.nnz, 3)
-    found, expected = attention(edges, t, s), dense_attention(edges, t, s)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    gradients = [torch.autograd.grad(alpha, (t, s), given) for alpha in (found, expected)]
-    torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
-    assert torch.autograd.gradcheck(lambda t, s: attention(edges, t, s), (t, s))
 
 
 def test_attention_of_large_scores_is_finite():

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
-from rankbench.core.threads import pinned
-from rankbench.kernels import parallel
 from rankbench.models.propagation import Graph, propagate
 
 PLACES = arrays(np.int8, st.tuples(st.integers(1, 9), st.integers(1, 12)), elements=st.sampled_from([0, 0, 1]))
@@ -74,16 +72,6 @@ def test_a_gradient_that_reaches_one_side_in_few_rows_is_the_dense_one():
     _, items = propagate(Graph(sp.csr_array(X)), U, V, [0.25] * 4)
     (found,) = torch.autograd.grad(items, U, gradient)
     assert_allclose(found, dense_polynomial(X, [0.25] * 4, np.zeros(U.shape), gradient.numpy())[:40], atol=1e-12)
-
-
-def test_same_bits_for_one_and_two_threads(monkeypatch):
-    monkeypatch.setattr(parallel, "_BLOCK", 1000)  # several blocks on a small graph, too
-    X, U, V = random_case(3, 400, 300, 33, dtype=torch.float32)
-    found = []
-    for threads in (1, 2):
-        with pinned(threads):
-            found.append(torch.cat(propagate(Graph(sp.csr_array(X)), U, V, [0.25] * 4)))
-    assert torch.equal(*found)
 
 
 def test_vectors_that_lie_across_memory_are_read_as_they_are():

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,22 @@ NEWEST, OLDEST = pinned("constraints.txt"), pinned("constraints-oldest.txt")
 REQUIRED = [Requirement(text) for text in PROJECT["dependencies"]]
 OPTIONAL = [Requirement(text) for extra in ("train", "sweep", "tracking") for text in PROJECT["optional-dependencies"][extra]]
 TOOLS = [Requirement(text) for extra in ("postgres", "test") for text in PROJECT["optional-dependencies"][extra]]
+
+
+def required(names):
+    """The names of installed packages that these need, and so on."""
+    found = set[str]()
+    while names:
+        name, *names = names
+        if (key := canonicalize_name(name)) not in found:
+            found.add(key)
+            needed = map(Requirement, distribution(name).requires or ())
+            names += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return found
+
+
+def test_whatever_the_install_brings_is_pinned():
+    assert required([each.name for each in (*REQUIRED, *OPTIONAL, *TOOLS)]) - {"rankbench"} <= NEWEST.keys()
 
 
 def test_the_version_is_the_first_section_of_the_changelog_and_the_citation_names_the_newest_release():

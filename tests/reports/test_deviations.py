@@ -6,7 +6,7 @@ import pytest
 
 from rankbench.core.config import validate
 from rankbench.judge.printing import listed
-from rankbench.reports.deviations import data_deviations, interval_notes, left_out, protocol_deviations
+from rankbench.reports.deviations import data_deviations, interval_notes, left_out, mixed_conditions, protocol_deviations
 from rankbench.reports.report import sweep_table, write_report
 from rankbench.reports.rows import ReportRow
 from rankbench.schema.experiment import ExperimentSpec, NotRun
@@ -39,8 +39,7 @@ def test_the_page_has_a_section_of_deviations_and_none_of_them_among_the_notes(m
     table = sweep_table(sweep)
     assert table.deviations == (
         "x: prepared items: 9, published 10 (-1)",
-        "x is a stand-in: x for y",
-        "x: its papers do not say which recall they mean, so the published value is shown beside both",
+        "x is a stand-in, so that published numbers, which belong to other data, are left out: x for y",
         "x: 3 test items do not occur in the fitted data; they are ranked with the others",
         "no setting was searched: the experiment file gives each",
         "seed 0, split of seed 0; one run per row, so there is no spread over seeds",
@@ -64,6 +63,19 @@ def test_intervals_that_tell_nothing_are_notes_of_the_table(make_run, make_sweep
     assert {flat, one} <= set(sweep_table(make_sweep(finals, {"EASE": {}, "iALS": {}, "SL": {}}, "xy")).notes)
 
 
+def test_runs_of_several_versions_of_the_code_and_seconds_of_several_machines_are_said(make_run, make_sweep):
+    def made(stage, arm, code, cpu="c"):
+        about = {"code": code, "machine": {"cpu": cpu, "cores": 2, "memory_bytes": 1e9}, "packages": {"torch": "2"}}
+        return make_run(stage, arm, 0.1, environment=about)
+
+    alike = [made("search", "A", "1"), made("final", "A", "1"), made("final", "B", "1")]
+    assert mixed_conditions(alike, alike[1:]) == []
+    mixed = [made("search", "A", "1"), made("final", "A", "2"), made("final", "B", "2", "d")]
+    code, seconds = mixed_conditions(mixed, mixed[1:])
+    assert "the runs are of 2 versions of rankbench's code" in code and seconds.endswith("c, torch 2: A; d, torch 2: B")
+    assert {code, seconds} <= {*sweep_table(make_sweep(mixed, {"A": {}, "B": {}})).notes}
+
+
 def test_lists_that_ids_decide_are_named(make_run):
     finals = [make_run("final", arm, 0.1, users={"measured": 500, "tied": tied}) for arm, tied in (("kNN", 5), ("SL", 4))]
     said = "x: kNN: the lists of 5 of 500 users end between items with equal scores, and those with lower ids are in"
@@ -75,7 +87,7 @@ ARMS = [
     {"name": "B", "method": "bpr", "params": {"epochs": 200}, "protocol": {"n_negatives": 1}},
     {"name": "C", "method": "ease"},
 ]
-PROTOCOL = {"params": {"optimizer": "adam", "epochs": 200, "n_negatives": 100, "tau": 0.3}, "trials": 20}
+PROTOCOL = {"params": {"optimizer": "adam", "epochs": 200, "n_negatives": 100, "tau": 0.2}, "trials": 20}
 TRAINED = {"optimizer": "adam", "epochs": 7, "n_negatives": 100, "tau": 0.1}
 
 
@@ -90,7 +102,7 @@ def deviations(rows, arms=ARMS, protocol=PROTOCOL):
 
 
 def test_a_run_as_in_the_paper_deviates_in_nothing_and_so_does_one_without_a_protocol():
-    rows = {"A": (20, TRAINED), "B": (20, TRAINED | {"n_negatives": 1, "tau": 0.3}), "C": (20, {"lam": 3})}
+    rows = {"A": (20, TRAINED), "B": (20, TRAINED | {"n_negatives": 1, "tau": 0.2}), "C": (20, {"lam": 3})}
     asked = [ARMS[0] | {"params": ARMS[0]["params"] | {"epochs": 200}}, *ARMS[1:]]
     assert deviations(rows, asked) == [] == deviations({"A": (1, TRAINED)}, protocol={})
 
@@ -101,9 +113,16 @@ def test_every_difference_is_named_with_both_values_and_the_arms():
         "all arms with this parameter: optimizer row-adam, where the paper has adam",
         "A: epochs 12, where the paper has 200",
         "B: n_negatives 100, where the paper has 1",
-        "B: tau 0.1, where the paper has 0.3",
+        "B: tau 0.1, where the paper has 0.2",
         "all arms: 3 to 5 settings tried, where the paper tries 20",
     ]
+
+
+def test_a_searched_value_differs_if_the_range_lacks_the_papers_or_nothing_was_searched():
+    arms = [ARMS[0] | {"params": {"tau": range_}} for range_ in ({"choice": [0.1, 0.3]}, {"loguniform": [0.1, 0.3]})]
+    row, told = TRAINED | {"epochs": 200}, ["A: tau 0.1, where the paper has 0.2"]
+    assert [deviations({"A": (20, row)}, [arm]) for arm in arms] == [told, []]
+    assert deviations({"A": (1, row)}, arms[1:])[:1] == told
 
 
 def test_rows_are_told_apart_where_their_names_contain_commas():

@@ -167,13 +167,22 @@ def test_the_report_is_a_folder_of_text_tables_and_pictures(sweep, several, tmp_
 @pytest.mark.parametrize("which", ["dataset", "table"])
 def test_where_the_paper_leaves_its_recall_open_its_number_stands_beside_both(make_run, make_sweep, which):
     metrics = {"recall@20": 0.2, "recall_capped@20": 0.4}
-    data = {"recall": "open" if which == "dataset" else "recall", "stand_in": "x for y"}
+    data = {"recall": "open" if which == "dataset" else "recall"}
     run = make_run("final", "A", 0.3, data=data, metrics={name: Measured(mean) for name, mean in metrics.items()})
     recall = "open" if which == "table" else "recall"
     table = sweep_table(make_sweep([run], {"A": {"x": {"recall@20": 0.3}}}, recall=recall, metrics=metrics))
     assert {name: cell.published for name, cell in table.rows[0].cells.items()} == dict.fromkeys(metrics, 0.3)
-    assert "x is a stand-in: x for y" in table.notes
     assert any("do not say which recall" in note for note in table.notes) == (which == "dataset")
+
+
+def test_beside_a_stand_in_no_published_number_is_shown(make_run, make_sweep):
+    runs = [make_run("final", "A", 0.3, name, data={"stand_in": "x for y"} if name == "x" else {}) for name in "xy"]
+    table = sweep_table(make_sweep(runs, {"A": {name: {"ndcg@20": 0.26} for name in "xy"}}, "xy"))
+    assert (
+        [row.published for row in table.rows]
+        == [{}, {"ndcg@20": 0.26}]
+        == [{name: cell.published for name, cell in row.cells.items() if cell.published} for row in table.rows]
+    )
 
 
 def test_an_arm_of_which_every_searched_setting_failed_has_failed(make_run, make_sweep):

@@ -71,6 +71,18 @@ def toy(home):
     return tables
 
 
+@pytest.fixture
+def tables(toy, request):
+    """The tables of the file TABLE of the module."""
+    return toy(request.module.TABLE)
+
+
+@pytest.fixture
+def rows(tables):
+    """Their rows."""
+    return list(rows_of(tables))
+
+
 TABLE_WITH_CLAIMS = """\
 name: toy-table2
 published: {paper: Toy, table: 2}

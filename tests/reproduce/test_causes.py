@@ -34,11 +34,6 @@ METRICS = {"recall@20": (0.2, 0.199, 0.201), "ndcg@20": (0.3, 0.28, 0.32)}
 
 
 @pytest.fixture
-def tables(toy):
-    return toy(TABLE)
-
-
-@pytest.fixture
 def evidence(home, tables):
     evidence = Evidence(home.home / "experiments" / "evidence")
     for row in list(rows_of(tables))[:-1]:
@@ -92,9 +87,9 @@ def test_costs_and_simulations_are_not_counted_as_measured_with_one_seed():
 
 def test_the_share_by_chance_says_of_how_many_cells_it_is():
     """A study of four cells, which have no other published number, and a table of six, of which half would agree."""
-    table, study = Count(measured=6, agree=5, by_chance=3.0, with_others=6), Count(measured=4, agree=4)
+    table, study = Count(measured=6, agree=5, by_chance=3.0, with_others=6, others_agree=5), Count(measured=4, agree=4)
     header, body = count_columns("table", {"table": table, "study": study, "all": table + study})
-    assert [row[header.index("by chance")] for row in body] == ["50 %", "", "50 % of 6"]
+    assert [row[header.index("by chance")] for row in body] == ["50 %", "", "50 % of 6; 5 (83 %) do"]
 
 
 def test_pages_and_status_tell_the_causes(tables, evidence, home, monkeypatch, capsys, tmp_path):

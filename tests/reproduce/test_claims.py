@@ -62,6 +62,8 @@ def test_rows_that_a_file_has_added_to_a_claim_or_taken_away_since_its_tests_are
     missing = "- A is first (synthetic, toy/2): not compared with C."
     assert shown(narrow, first) == ({"holds so far"}, ["A − B"], [missing])
     assert shown(first, narrow) == ({"holds"}, ["A − B"], [])
+    without_runner_up = first.model_copy(update={"than": ("C",)})
+    assert shown(without_runner_up, first) == ({"cannot be told"}, ["A − C"], [missing.replace("C.", "B.")])
 
 
 def test_a_claim_whose_rows_are_measured_and_not_tested_is_on_the_page(home, measured, tmp_path):

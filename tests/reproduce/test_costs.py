@@ -22,11 +22,6 @@ not_run: [{name: Magic, why: not built, costs: {synthetic: {minutes: 1}}}]
 """
 
 
-@pytest.fixture
-def rows(toy):
-    return list(rows_of(toy(TABLE)))
-
-
 def fit(row, seconds, gigabytes, evidence, seed=0, **about):
     about = {"threads": 2, "cpu": "one", "seconds": {"fit": seconds}, "peak_memory_gb": gigabytes} | about
     evidence.add(stored(row, row.setting("printed", evidence), {}, seed, **about))

@@ -5,7 +5,6 @@ from scipy import stats
 
 from rankbench.reproduce.devices import Shift, fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
-from rankbench.reproduce.required_fits import rows_of
 
 from .stored import stored
 
@@ -19,11 +18,6 @@ arms:
   - {name: C, method: bpr, params: {epochs: 3}, published: {synthetic: {recall@20: 0.5}}}
   - {name: D, method: bpr, params: {epochs: 4}, published: {synthetic: {recall@20: 0.5}}}
 """
-
-
-@pytest.fixture
-def rows(toy):
-    return list(rows_of(toy(TABLE)))
 
 
 def measure(row, evidence, on_processors, on_gpu):

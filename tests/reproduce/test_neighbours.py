@@ -61,7 +61,7 @@ def test_tests_of_fits_that_were_replaced_are_not_shown(home, measured):
     write_pages(home.home / "pages", [table], left, home)
     page = (home.home / "pages" / "toy.md").read_text()
     tested = page[page.index("| row, by recall@20") :]
-    assert lower.verdict not in tested[: tested.index("Not compared")] and "Not compared: C." in tested
+    assert lower.verdict not in tested[: tested.index("Without a test")] and "Without a test here: C." in tested
 
 
 def test_a_fit_that_was_measured_again_elsewhere_ends_the_tests_of_its_row(home, measured):

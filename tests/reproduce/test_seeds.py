@@ -25,11 +25,6 @@ NDCG = {"steady": (0.5, 0.5, 0.5), "wide": (0.29, 0.30, 0.31), "two seeds": (0.1
 
 
 @pytest.fixture
-def tables(toy):
-    return toy(TABLE)
-
-
-@pytest.fixture
 def evidence(home, tables):
     evidence = Evidence(home.home / "experiments" / "evidence")
     for row in rows_of(tables):

@@ -13,7 +13,7 @@ split: {protocol: random-per-user, test: 0.2, valid: 0.2}
 """
 SMALL = {
     "metric-inconsistency": {"list_lengths": "25", "trials": 200},
-    "threshold-error": {"epochs": 1, "n_negatives": 8, "K": 5, "samples": "4", "passes": 1, "embedding_dim": 4},
+    "threshold-error": {"epochs": 1, "T_beta": 1, "n_negatives": 8, "K": 5, "samples": "4", "passes": 1, "embedding_dim": 4},
     "epoch-time": {"epochs": 1, "n_negatives": 4, "embedding_dim": 4},
 }
 

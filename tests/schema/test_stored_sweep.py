@@ -14,11 +14,8 @@ SPEC = ExperimentSpec.model_validate(
     {"name": "toy", "datasets": ["synthetic"], "arms": [{"method": "ease", "params": {"lam": 1}}]}
 )
 SWEEP = {"id": "toy-1", "experiment": SPEC.model_dump(mode="json"), "notes": [], "fits": 1, "started_at": "2026-11-22T00:00:00"}
-CHOSEN = {
-    "rows": [{"dataset": "synthetic", "arm": "ease", "final": ["run"]}],
-    "finished_at": "2026-11-22T00:01:00",
-    "on": "valid",
-}
+ROWS = [{"dataset": "synthetic", "arm": "ease", "final": ["run"]}]
+CHOSEN = {"rows": ROWS, "finished_at": "2026-11-22T00:01:00", "on": "valid"}
 COMPARED = {"metrics": ["ndcg@20"], "models": [], "comparisons": [], "level": 0.05}
 
 
@@ -42,20 +39,8 @@ def test_what_was_written_by_another_version_is_written_back_with_every_key(fold
     write_json(folder / "sweep.json", read_sweep(folder).about.content())
     content = json.loads((folder / "sweep.json").read_text())
     assert content["cards"] == [later] and content["new"] == {"a": 1} and content["experiment"] == SWEEP["experiment"]
-    names = [
-        "id",
-        "experiment",
-        "command",
-        "changes",
-        "cards",
-        "not_available",
-        "notes",
-        "settings",
-        "fits",
-        "started_at",
-        "new",
-    ]
-    assert list(content) == names  # the order in which every version wrote them
+    names = "id experiment command changes cards not_available notes settings fits started_at new"
+    assert list(content) == names.split()  # the order in which every version wrote them
     assert list(ChosenFile.model_validate(CHOSEN).model_dump()) == ["metric", "on", "rows", "failed", "finished_at"]
 
 

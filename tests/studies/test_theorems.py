@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -19,6 +19,8 @@ def test_rg2_is_below_softmax_where_two_items_share_the_probability():
     assert softmax_gap(np.full(1000, 0.3)) == pytest.approx(0.3**2 / 2) and least_eigenvalue(np.zeros(1000)) == pytest.approx(0)
 
 
+@example([700.0, -100.0, -100.0, -100.0])
+@example([30.0, 0.0, -30.0])
 @given(st.lists(st.floats(-8, 8), min_size=2, max_size=12))
 def test_the_assumption_is_tested_by_the_least_eigenvalue(logits):
     o = np.array(logits)

@@ -6,8 +6,9 @@ import scipy.sparse as sp
 import torch
 from numpy.testing import assert_allclose
 
+from rankbench.core.errors import ConfigError
 from rankbench.losses.sl_at_k import kth_largest
-from rankbench.studies.threshold_error import all_scores, errors, regress, sampled_scores, true_thresholds
+from rankbench.studies.threshold_error import ThresholdError, all_scores, errors, regress, sampled_scores, true_thresholds
 
 K, N_USERS, N_ITEMS = 4, 12, 30
 
@@ -85,6 +86,11 @@ def test_a_regression_on_fresh_samples_comes_close_where_one_sample_cannot(model
     learned = errors(regress(scores, K, passes=1500, rate=0.02), ranked[:, K - 1], ranked[:, K])
     drawn = errors(kth_largest(scores(0), K).numpy(), ranked[:, K - 1], ranked[:, K])
     assert learned["outside"] < 0.05 < 0.1 < drawn["outside"]
+
+
+def test_thresholds_that_would_never_be_set_are_refused():
+    with pytest.raises(ConfigError, match="epochs: 4 is below T_beta, so that SL@K would never set"):
+        ThresholdError(epochs=4)
 
 
 def test_errors_are_distances():

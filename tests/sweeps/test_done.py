@@ -168,6 +168,10 @@ def test_what_an_earlier_sweep_has_finished_is_in_no_plan(environment):
     record["dataset"]["sources"] = [{"sha256": "0"}]  # other files, in which users may have other names
     stored.write_text(json.dumps(record), encoding="utf-8")
     assert rest(planned, environment, None) == ({"search": 2, "final": 2}, 0, 4)
+    record = json.loads(text)
+    record["dataset"]["stand_in"] = "for other data"  # which the card no longer says
+    stored.write_text(json.dumps(record), encoding="utf-8")
+    assert rest(planned, environment, None) == ({"search": 2, "final": 2}, 0, 4)
     stored.write_text(text, encoding="utf-8")
     elsewhere = planned_of(environment, resources={"device": "cuda"})  # its seconds would be those of processors
     assert rest(elsewhere, environment, None) == ({"search": 2, "final": 2}, 0, 4)

@@ -64,6 +64,10 @@ def test_results_are_no_changes_of_the_code(tmp_path):
     assert environment.revision_of(tmp_path) == git("rev-parse", "HEAD")
     code.write_text("after")
     assert environment.revision_of(tmp_path) == git("rev-parse", "HEAD") + "+changes"
+    code.write_text("before")
+    (tmp_path / "platform/rankbench/losses").mkdir(parents=True)
+    (tmp_path / "platform/rankbench/losses/mine.py").touch()  # registers a loss, and no commit has it
+    assert environment.revision_of(tmp_path) == git("rev-parse", "HEAD") + "+changes"
 
 
 def test_versions_and_machine_are_stated():

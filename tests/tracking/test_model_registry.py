@@ -75,6 +75,8 @@ def test_a_batch_does_not_fail_for_one_user_and_histories_fold_in(registered, mo
             loaded.predict(request, params=params)
     with pytest.raises(MlflowException, match="history: expected a list of item ids, got 'a'"):
         loaded.predict(request.assign(history=[None, None, "a"]))
+    with pytest.raises(MlflowException, match="user: 7 has several histories; give each of them an id of its own"):
+        loaded.predict(pd.DataFrame({"user": [7, 7], "history": [[each] for each in items[:2]]}))
 
 
 @pytest.mark.parametrize("sent", [1.5, 2.0**53 + 2])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from fits import driven, interactions, params, trainer_of
+from fits import interactions, params, trainer_of
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn.functional import logsigmoid, normalize, softplus
 
@@ -56,15 +56,21 @@ def sampled_form(loss, p, U, V, X, left_out):
         )
 
 
+def set_up(name):
+    """Interactions, a loss, random vectors of users and items, and the batch of all interactions."""
+    X, draw = interactions(), torch.Generator().manual_seed(2)
+    U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw).requires_grad_() for rows in X.shape)
+    users, items = X.nonzero()
+    return X, registered().get(name), U, V, Batch(users.astype(np.int64), items.astype(np.int64), None, None)
+
+
 @pytest.mark.parametrize("left_out", [False, True])
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_over_the_catalogue_is_its_sampled_form_with_every_item_drawn_once(name, left_out):
-    X, loss = interactions(), registered().get(name)
+    X, loss, U, V, batch = set_up(name)
     if left_out and "catalogue" in loss.needs:
         pytest.skip("its sum runs over all items by definition")
     p = params(name, **N_OTHER.get(name, {})).loss
-    draw = torch.Generator().manual_seed(2)
-    U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw).requires_grad_() for rows in X.shape)
     sizes, leaves = Sizes(*X.shape, 4), [U, V]
 
     def state():
@@ -78,8 +84,6 @@ def test_a_loss_over_the_catalogue_is_its_sampled_form_with_every_item_drawn_onc
                 known[0].refreshing = False
         expected.append(loss.function(s, p, *known))
     expected = torch.cat(expected)
-    users, items = X.nonzero()
-    batch = Batch(users.astype(np.int64), items.astype(np.int64), None, None)
     s = catalogue_scores_of(loss, batch, Rows(U, None), V, X, left_out)
     found = loss.function(s, p, *state())
     assert_allclose(found.detach(), expected.detach(), rtol=1e-12, atol=1e-12)
@@ -92,11 +96,7 @@ def test_a_loss_over_the_catalogue_is_its_sampled_form_with_every_item_drawn_onc
 @pytest.mark.parametrize("left_out", [False, True])
 def test_a_function_that_has_no_method_of_its_own_can_be_averaged(left_out):
     """For a loss in a file of the user's own: here softplus, which has one."""
-    X, loss = interactions(), registered().get("bce")
-    draw = torch.Generator().manual_seed(2)
-    U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw).requires_grad_() for rows in X.shape)
-    users, items = X.nonzero()
-    batch = Batch(users.astype(np.int64), items.astype(np.int64), None, None)
+    X, loss, U, V, batch = set_up("bce")
     mine, theirs = (catalogue_scores_of(loss, batch, Rows(U, None), V, X, left_out).others for _ in range(2))
     sides = mine.mean(softplus), theirs.mean_softplus()
     assert_allclose(sides[0].detach(), sides[1].detach(), rtol=1e-12)
@@ -107,16 +107,11 @@ def test_a_function_that_has_no_method_of_its_own_can_be_averaged(left_out):
 
 @pytest.mark.parametrize("left_out", [False, True])
 def test_in_its_own_epochs_the_adversary_ascends_alone(left_out):
-    X, loss, p = interactions(), registered().get("advinfonce"), params("advinfonce", T_adv=1).loss
-    draw = torch.Generator().manual_seed(2)
-    U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw).requires_grad_() for rows in X.shape)
+    X, loss, U, V, batch = set_up("advinfonce")
+    p = params("advinfonce", T_adv=1).loss
     state = loss.state(p, Sizes(*X.shape, 4), torch.Generator().manual_seed(0)).double()
     state.begin_epoch(1)
-    users, items = X.nonzero()
-    s = catalogue_scores_of(
-        loss, Batch(users.astype(np.int64), items.astype(np.int64), None, None), Rows(U, None), V, X, left_out
-    )
-    found = loss.function(s, p, state)
+    found = loss.function(catalogue_scores_of(loss, batch, Rows(U, None), V, X, left_out), p, state)
     expected = torch.cat([loss.function(each, p, state) for each, _ in sampled_form(loss, p, U, V, X, left_out)])
     assert_allclose(found.detach(), expected.detach(), rtol=1e-12)
     leaves = [state.user, state.item, U, V]
@@ -127,16 +122,12 @@ def test_in_its_own_epochs_the_adversary_ascends_alone(left_out):
 
 
 def test_a_list_longer_than_the_catalogue_ends_with_it():
-    X, loss = interactions(), registered().get("sl-at-k")
-    draw = torch.Generator().manual_seed(2)
-    U, V = (torch.randn(rows, 4, dtype=torch.float64, generator=draw) for rows in X.shape)
-    users, items = X.nonzero()
-    batch = Batch(users.astype(np.int64), items.astype(np.int64), None, None)
+    X, loss, U, V, batch = set_up("sl-at-k")
     rows = []
     for K in (X.shape[1], X.shape[1] + 5):
         p = params("sl-at-k", K=K).loss
         state = loss.state(p, Sizes(*X.shape, 4), torch.Generator()).double()
-        rows.append(loss.function(catalogue_scores_of(loss, batch, Rows(U, None), V, X, False), p, state))
+        rows.append(loss.function(catalogue_scores_of(loss, batch, Rows(U, None), V, X, False), p, state).detach())
     assert_array_equal(*rows)
 
 
@@ -177,17 +168,6 @@ def test_powers_of_sigmoids_far_below_their_shift_do_not_vanish(tau, left_out):
 
 
 # The fit
-
-
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [("sl", "mf"), ("talos", "lightgcn"), ("softmax", "xsimgcl"), ("debiased-ccl", "mf"), ("llpauc", "lightgcn")],
-)
-def test_a_fit_over_the_catalogue_lowers_its_loss(name, model):
-    losses = []
-    values = {"objective": "catalogue", "users_per_step": 5, "epochs": 12, "model": model, "learning_rate": 0.05}
-    driven(interactions(), name, tell=lambda step, valid: losses.append(step.loss), **values)
-    assert losses[-1] < losses[1]
 
 
 def test_a_step_has_all_interactions_of_its_users_and_an_epoch_has_every_interaction_once():

@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from rankbench.experiment.job import configure
 from rankbench.losses.spec import Ragged, Scores, Sizes, registered
-from rankbench.training.batches import Batch, Rows
+from rankbench.training.batches import Batch, Rows, touched_items
 from rankbench.training.drawn_negatives import SharedScores
 from rankbench.training.negatives import NegativeSampler
 from rankbench.training.scoring import own_items, scores_of
@@ -114,7 +114,11 @@ def test_a_loss_of_a_batch_is_that_of_its_definition(name, sampling, dtype):
     state = new_state(loss, p, dtype)
     every = V.detach()
     own = own_items(X, batch.users) if "all_positives" in loss.needs else None
-    s = scores_of(loss, batch, Rows(U, None), Rows(V, None), X, every, own, "float32", temperature)
+    rows = Rows(U, None), Rows(V, None)
+    if sampling in ("own", "in-batch"):  # the rows of the batch alone
+        chosen = np.unique(batch.users), touched_items(batch, N_ITEMS, whole=False)
+        rows = tuple(Rows(table[ids], ids) for table, ids in zip((U, V), chosen, strict=True))
+    s = scores_of(loss, batch, *rows, X, every, own, "float32", temperature)
     found = measured(loss, s, p, U, V, state)
     expected = measured(loss, defined(loss, batch, U, V, X, temperature), p, U, V, state)
     for one, other in zip(found, expected, strict=True):

@@ -50,6 +50,7 @@ CASES = {
     "shared, of others": ("sl", {"sampler": "uniform-other", "shared_negatives": True}),
     "distances and rivals": ("sml", {"sampler": "uniform-all"}),
     "own positives": ("talos", {"sampler": "uniform-all"}),
+    "some own positives": ("debiased-mse", {"sampler": "uniform-all"}),
     "rows alone": ("bpr", {"sampler": "uniform-all", "optimizer": "row-adam", "n_negatives": 1, "batch_size": 8}),
     "rows alone, decay": ("ccl", {"optimizer": "row-adam", "weight_decay": 0.01, "n_negatives": 2, "batch_size": 4}),
     "LightGCN": ("bpr", {"sampler": "uniform-all", "model": "lightgcn"}),

@@ -98,14 +98,7 @@ def test_a_step_of_the_rows_is_a_step_of_adam_on_all_parameters(network, monkeyp
         assert_allclose(getattr(ours.model(), name), array, rtol=1e-6, atol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"hidden_dropout": 0.3},
-        {"optimizer": "row-adam", "weight_decay": 0.01},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("values", [{"hidden_dropout": 0.3}, {"optimizer": "row-adam", "weight_decay": 0.01}], ids=str)
 def test_a_fit_resumes_to_the_bit(values):
     expect_resumable("bpr", "neumf", **values)
 

@@ -1,13 +1,10 @@
 """The compiled log-sum-exp of sampled scores against PyTorch's."""
 
-import numba
-import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from torch.autograd import gradcheck
 
-from rankbench.kernels import parallel
 from rankbench.losses.others import ScoreTable
 from rankbench.training.sampled_scores import SampledScores
 
@@ -57,20 +54,6 @@ def test_views_are_read_as_they_are():
     values = torch.randn(7, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     for view in (values.T, values[:, ::2], values[:1].expand(5, 40)):
         assert_allclose(SampledScores(view).logsumexp(0.3), ScoreTable(view).logsumexp(0.3), rtol=1e-13)
-
-
-def test_the_number_of_threads_changes_no_bit():
-    before, values = numba.get_num_threads(), torch.randn(600, 130, generator=torch.Generator().manual_seed(5))
-    assert values.numel() >= parallel._SMALL
-    results = []
-    try:
-        for n in (1, 2):
-            numba.set_num_threads(min(n, numba.config.NUMBA_NUM_THREADS))
-            results.append(forth_and_back(SampledScores, values, 0.2))
-    finally:
-        numba.set_num_threads(before)
-    for one, other in zip(*results, strict=True):
-        assert_array_equal(np.asarray(one), np.asarray(other))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

@@ -12,7 +12,7 @@ from rankbench.data.blocks import csr_from_pairs
 from rankbench.losses.spec import registered
 from rankbench.training.batches import Batch, Rows, touched_items
 from rankbench.training.negatives import Negatives, NegativeSampler
-from rankbench.training.scoring import own_items, scores_of
+from rankbench.training.scoring import scores_of
 
 N_USERS, N_ITEMS, DIM = 30, 60, 3
 USERS, ITEMS = np.array([4, 9, 4, 21]), np.array([7, 50, 12, 7])
@@ -42,11 +42,10 @@ def tables():
     return [torch.randn(n, DIM, dtype=torch.float64, generator=draw).requires_grad_() for n in (N_USERS, N_ITEMS)]
 
 
-def a_batch(X, kind="uniform-all", shared=False, n=5, rows=slice(None), extra=False):
+def a_batch(X, kind="uniform-all", shared=False, n=5, rows=slice(None)):
     users, items = USERS[rows], ITEMS[rows]
     negatives = NegativeSampler(X, kind, n, shared).draw(0, 1, 0, users, items)
-    own = np.random.default_rng(3).integers(0, N_ITEMS, (len(users), 3)) if extra else None
-    return Batch(users, items, negatives, own, kind == "in-batch")
+    return Batch(users, items, negatives, None, kind == "in-batch")
 
 
 def seen(similarity, batch, X, U, V, compact, *needs):
@@ -55,8 +54,7 @@ def seen(similarity, batch, X, U, V, compact, *needs):
     users, items = (Rows.of(U, np.unique(batch.users)), Rows.of(V, wanted)) if compact else (Rows(U, None), Rows(V, None))
     if compact:
         assert users.ids is not None and (items.ids is None) == ("catalogue" in needs)
-    own = own_items(X, batch.users) if "all_positives" in needs else None
-    return scores_of(loss, batch, users, items, X, V.detach(), own)
+    return scores_of(loss, batch, users, items, X, V.detach())
 
 
 def agree(found, expected, leaves):
@@ -87,19 +85,6 @@ def test_positives_and_negatives(similarity, shared, rows, compact, X):
 
 
 @COMPACT
-@EVERY_SIMILARITY
-def test_in_batch_negatives_are_the_other_rows(similarity, compact, X):
-    (U, V), batch = tables(), a_batch(X, "in-batch", shared=True)
-    s = seen(similarity, batch, X, U, V, compact)
-    others = np.array([[ITEMS[k] for k in range(4) if k != b] for b in range(4)])
-    assert_array_equal(s.neg_items, others)
-    agree(s.neg, BETWEEN[similarity](U[USERS][:, None], V[others]), (U, V))
-    share = X.toarray().astype(np.float64).sum(axis=0) / X.nnz
-    assert_allclose(s.logq, np.log(share[others]), rtol=1e-12)
-    assert_allclose(s.logq_pos, np.log(share[ITEMS]), rtol=1e-12)
-
-
-@COMPACT
 @pytest.mark.parametrize(
     ("kind", "shared", "rows", "shape"),
     [
@@ -118,6 +103,7 @@ def test_logq_broadcasts_to_the_negatives(kind, shared, rows, shape, compact, X)
     s = seen("dot", batch, X, U, V, compact)
     assert s.logq.shape[1] == s.neg.shape[1] and s.logq.shape[0] in (1, len(batch.users))
     assert (s.logq + s.neg).shape == s.neg.shape and s.logq_pos.shape == s.pos.shape
+    assert_allclose(s.logq_pos, batch.negatives.logq_pos, rtol=1e-12)
     assert (s.neg.shape[0], s.logq.dtype) == (len(batch.users), torch.float64)
     if kind != "uniform-all":
         assert s.logq.shape == shape
@@ -133,26 +119,6 @@ def test_logq_broadcasts_to_the_negatives(kind, shared, rows, shape, compact, X)
 
 @COMPACT
 @pytest.mark.parametrize("similarity", ["dot", "cosine", "half-cosine"])
-def test_extra_positives(similarity, compact, X):
-    (U, V), batch = tables(), a_batch(X, extra=True)
-    s = seen(similarity, batch, X, U, V, compact, "extra_positives")
-    agree(s.extra_positives, BETWEEN[similarity](U[USERS][:, None], V[batch.extra]), (U, V))
-
-
-@COMPACT
-@pytest.mark.parametrize("similarity", ["dot", "cosine", "half-cosine"])
-def test_all_positives_are_lists_of_the_users_items_without_gradient(similarity, compact, X):
-    (U, V), batch = tables(), a_batch(X)
-    s = seen(similarity, batch, X, U, V, compact, "all_positives")
-    row = [b for b, user in enumerate(USERS) for _ in range(X[[user]].nnz)]
-    ids = [item for user in USERS for item in X[[user]].indices]
-    assert_array_equal(s.all_positives.row, row)
-    assert_allclose(s.all_positives.values, BETWEEN[similarity](U[USERS[row]], V[ids]).detach(), rtol=1e-10)
-    assert not s.all_positives.values.requires_grad
-
-
-@COMPACT
-@pytest.mark.parametrize("similarity", ["dot", "cosine", "half-cosine"])
 def test_the_catalogue_has_every_items_score(similarity, compact, X):
     (U, V), batch = tables(), a_batch(X)
     s = seen(similarity, batch, X, U, V, compact, "catalogue")
@@ -160,18 +126,6 @@ def test_the_catalogue_has_every_items_score(similarity, compact, X):
     agree(s.catalogue.of_all(torch.Tensor.clone), every, (U, V))
     agree(s.catalogue.logsumexp(), torch.logsumexp(every, dim=1), (U, V))
     agree(s.catalogue.moments()[1], every.square().mean(dim=1), (U, V))
-
-
-@COMPACT
-@pytest.mark.parametrize("similarity", ["dot", "cosine", "distance"])
-@pytest.mark.parametrize(("kind", "shared"), [("uniform-all", False), ("uniform-all", True), ("in-batch", True)])
-def test_a_rival_is_the_similarity_of_the_item_and_one_of_its_negatives(similarity, kind, shared, compact, X):
-    (U, V), batch = tables(), a_batch(X, kind, shared)
-    s = seen(similarity, batch, X, U, V, compact, "rivals")
-    k = torch.tensor([2, 0, 1, 2])
-    chosen = [int(s.neg_items.expand(4, -1)[b, k[b]]) for b in range(4)]
-    found, expected = s.rival(k), BETWEEN[similarity](V[ITEMS], V[chosen])
-    agree(found, expected, (V,))
 
 
 def test_a_loss_that_samples_nothing_gets_no_negatives(X):

@@ -1,7 +1,6 @@
 """SmoothI's soft indicators, compiled, against the same sums in PyTorch, which `tests/losses/test_smoothi.py` proves."""
 
 import hypothesis.strategies as st
-import numba
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -61,16 +60,3 @@ def test_float32_is_as_near_to_float64_as_pytorch(n):
     exact = precision_and_gradients(ScoreTable, pos.double(), neg.double(), 20, 0.1, 0.05)
     for found, right in zip(precision_and_gradients(SampledScores, pos, neg, 20, 0.1, 0.05), exact, strict=True):
         assert (found.double() - right).abs().max() <= 2e-5 * right.abs().max()
-
-
-def test_the_bits_do_not_depend_on_the_number_of_threads():
-    generator = torch.Generator().manual_seed(0)
-    pos, neg = (torch.rand(shape, generator=generator) for shape in ((257,), (257, 300)))
-    before, found = numba.get_num_threads(), []
-    try:
-        for threads in (1, 2):
-            numba.set_num_threads(threads)
-            found.append(precision_and_gradients(SampledScores, pos, neg, 20, 0.1, 0.05))
-    finally:
-        numba.set_num_threads(before)
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

@@ -1,5 +1,6 @@
 """Subnormal numbers count as zero within the steps of a fit, and nowhere else."""
 
+import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from rankbench.experiment.job import configure
-from rankbench.fitting.thread_pool import threads_of
+from rankbench.fitting.thread_pool import in_order, threads_of
 from rankbench.losses.spec import registered as losses
 from rankbench.training import subnormals, trainer
 from rankbench.training.trainer import Trainer
@@ -28,6 +29,14 @@ def products():
     small, factor = np.float32(1e-30), np.float32(1e-10)
     every = small * factor, torch.tensor(small) * factor, x.grad, compiled_product(small, factor)
     return [float(each) for each in every]
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    assert list(in_order(abs, [-1, -2], 2)) == [1, 2]
+    child = multiprocessing.get_context("fork").Process(target=lambda: list(in_order(abs, [-1, -2], 2)), daemon=True)
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
 
 
 def test_they_are_zero_within_the_block_and_in_its_threads():

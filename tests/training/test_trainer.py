@@ -286,33 +286,16 @@ def test_bfloat16_ends_near_float32(X):
 # What ends it
 
 
-class Script:
-    """Says of each look what was written down for it, and remembers the models it was shown."""
-
-    def __init__(self, values):
-        self.values, self.models, self.metrics = list(values), [], set()
-
-    def __call__(self, model, metric):
-        self.models.append(model)
-        self.metrics.add(metric)
-        return self.values[len(self.models) - 1]
-
-
 def watched(X, values, **more):
-    """(fit, steps, looks) of a fit that is told `values`; a step is (epoch, valid, the model after it)."""
-    look, steps = Script(values), []
-    fit = driven(
-        X,
-        "bpr",
-        look,
-        lambda step, valid: steps.append((step.number, valid, step.model())),
-        **{"epochs": 10, "patience": 2} | more,
-    )
-    return fit, steps, look
+    """The fit that is told `values`, one at each look, and the model after each of its steps."""
+    told, models = iter(values), []
+    about = {"patience": 2} | more
+    fit = driven(X, "bpr", lambda model, metric: next(told), lambda step, valid: models.append(step.model()), **about)
+    return fit, models
 
 
 def test_looking_changes_nothing_of_the_training(X):
-    fit, _, _ = watched(X, [0.1 * n for n in range(4)], epochs=4)
+    fit, _ = watched(X, [0.1 * n for n in range(4)], epochs=4)
     assert_array_equal(fit.model.U, fitted(X, "bpr", epochs=4).U)
 
 
@@ -320,7 +303,7 @@ def test_a_plateau_of_valid_slows_the_fit(X):
     """Told that nothing gains, the rate is halved after the fifth look: from there the fits differ."""
     gains, stands = ([n / 10 if up else 0.0 for n in range(7)] for up in (True, False))
     fits = [watched(X, values, epochs=7, patience=100, schedule="plateau")[1] for values in (gains, stands)]
-    same = [np.array_equal(first[2].U, second[2].U) for first, second in zip(*fits, strict=True)]
+    same = [np.array_equal(first.U, second.U) for first, second in zip(*fits, strict=True)]
     assert same == [True] * 5 + [False] * 2
 
 

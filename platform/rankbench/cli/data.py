@@ -192,7 +192,7 @@ def import_(
     json: Json = False,
 ) -> None:
     """Recognise the format of a dataset, say what it is, and write a card that reads it where it lies."""
-    from rankbench.data.recognise import card_text, recognise
+    from rankbench.data.recognise import ALL_VALUES, card_text, recognise
 
     folder = to.parent if to is not None else Path()
     given = {"user": user, "item": item, "value": value, "time": time}
@@ -215,6 +215,8 @@ def import_(
         out.print(f"{kind}: {', '.join(f'{column} is the {each}' for each, column in named.items())}")
     if recognised.drops_missing:
         out.print("some rows lack something; the card drops and counts them: `prepare: [drop_missing]`", style="yellow")
+    if "value" in recognised.columns:
+        out.print(ALL_VALUES, style="yellow")
     out.print(f"{recognised.n_rows:,} rows in the first block; {card} is written")
     shown = card if card.parent != Path() else f"./{card}"
     out.print(f"try      {program()} run {shown} ease\ninspect  {program()} data describe {shown}")

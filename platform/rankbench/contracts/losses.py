@@ -90,8 +90,9 @@ def at_the_ends(params: type) -> Iterator[Any]:
     yield params()
     for field in dataclasses.fields(params):
         values = field.metadata["values"]
-        for end in (values.low, values.high) if isinstance(values, Range) else ():
-            yield dataclasses.replace(params(), **{field.name: type(field.default)(end)})
+        for drawn in values.space(field).values() if isinstance(values, Range) else ():
+            for end in (drawn[0], drawn[-1]):
+                yield dataclasses.replace(params(), **{field.name: end})
 
 
 def leaves_of(s: Scores) -> dict[str, Tensor]:

@@ -23,5 +23,8 @@ def fingerprint_with(package: str, hashes: Iterable[str]) -> str:
 
 @cache
 def package_fingerprint() -> str:
-    """The same without plugins. It is that of the first call: a process runs the code that it has loaded."""
+    """The same without plugins. It is that of the time when this was imported: a process runs the code that it has loaded."""
     return plugins.sources_digest(Path(__file__).resolve().parents[1])[:16]
+
+
+package_fingerprint()

@@ -41,20 +41,21 @@ def _room_in_groups() -> Iterator[int]:
 @dataclass(frozen=True)
 class Spill:
     """Closed forms whose matrix does not fit into `memory`, the total bytes this process may use, are solved by tiles in a file
-    in `folder`. With `resume`, a solve that was killed continues.
+    in `folder`. With `resume`, a solve that was killed continues; with `discard`, not from tiles of another problem or code.
     """
 
     folder: Path
     memory: int
     resume: bool = False
+    discard: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
         whole_number("Spill.memory", self.memory)
 
-    def fits(self, n_items: int, itemsize: int) -> bool:
+    def fits(self, n_items: int, itemsize: int, interactions: int) -> bool:
         """Whether the matrix and the working memory of its inverse fit."""
-        return dense_bytes(n_items, itemsize) <= self.left()
+        return dense_bytes(n_items, itemsize, interactions) <= self.left()
 
     def left(self) -> int:
         """Return the bytes that this process may still allocate. Raises StorageError if there are almost none."""
@@ -67,9 +68,11 @@ class Spill:
         return self.memory - used
 
 
-def dense_bytes(n_items: int, itemsize: int) -> int:
-    """Return the bytes of an item-item matrix and of the columns that its inverse works in."""
-    return itemsize * n_items * (n_items + 2048)
+def dense_bytes(n_items: int, itemsize: int, interactions: int) -> int:
+    """Return the bytes of an item-item matrix and of the larger thing beside it: the transpose of the interactions, which
+    it is counted by, and the columns that its inverse works in.
+    """
+    return itemsize * n_items**2 + max(12 * interactions, itemsize * n_items * 2048)
 
 
 def bytes_of(text: str, source: str = "memory") -> int:

@@ -7,8 +7,9 @@ The bits of a position depend on nothing else, so that draws do not depend on th
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from rankbench.core.compiler import numba
 
 
 @numba.njit(cache=True, inline="always")

@@ -52,20 +52,29 @@ def require_threads(threads: int, source: str, what: str = "threads") -> None:
 def pinned(threads: int) -> Iterator[None]:
     """Within the block, this package's blocks and compiled loops use `threads` threads, and BLAS, OpenMP and PyTorch one.
 
-    The numbers of threads are restored after the block.
+    Products by PyTorch have the digits of float32: a process may ask for TF32, which has fewer.
+
+    All of it is restored after the block. Raises ConfigError if the variable NUMBA_NUM_THREADS allows fewer threads.
     """
-    import numba
     from threadpoolctl import threadpool_limits
 
+    from rankbench.core.compiler import numba
+
+    most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    fewer = f"NUMBA_NUM_THREADS={most} allows {most} of {threads} threads; unset it, or ask for {most} threads"
+    require(threads <= most or "NUMBA_NUM_THREADS" not in os.environ, fewer)
     torch = sys.modules.get("torch")  # imported by now if the method uses it
-    before = torch and torch.get_num_threads(), numba.get_num_threads()
+    before = numba.get_num_threads()
+    of_torch = (torch.get_num_threads(), torch.get_float32_matmul_precision()) if torch else None
     with threadpool_limits(1):
         if torch:
             torch.set_num_threads(1)
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+            torch.set_float32_matmul_precision("highest")
+        numba.set_num_threads(min(threads, most))
         try:
             yield
         finally:
-            if torch:
-                torch.set_num_threads(before[0])
-            numba.set_num_threads(before[1])
+            if torch and of_torch:
+                torch.set_num_threads(of_torch[0])
+                torch.set_float32_matmul_precision(of_torch[1])
+            numba.set_num_threads(before)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.core.errors import require
 from rankbench.core.memory import dense_bytes, require_memory
 
@@ -75,7 +75,7 @@ def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
     X: (n_users, n_items) 0/1 CSR with sorted columns. Cost: Σ_u |I_u|² additions, halved by symmetry. Raises StorageError,
     before any work, if the matrix and the workspace of its in-place inversion do not fit into memory.
     """
-    needed = dense_bytes(X.shape[1], np.dtype(dtype).itemsize)
+    needed = dense_bytes(X.shape[1], np.dtype(dtype).itemsize, X.nnz)
     require_memory(needed, f"the item-item matrix of {X.shape[1]:,} items, {dtype.__name__},")
     n_items = X.shape[1]
     item_ptr, item_users, positions = by_item(X.indptr, X.indices, n_items)

@@ -80,7 +80,8 @@ def export(dataset: Dataset, folder: Path, format: str, by_part: bool, given: Se
     }
     with atomic_folder(folder) as scratch:
         for part, matrix in parts.items():
-            path = scratch / form.file.format(name=dataset.name, part=part)
+            file = form.file if by_part else form.file.replace("{name}.{part}", "{name}")  # RecBole splits NAME.inter itself
+            path = scratch / file.format(name=dataset.name, part=part)
             path.parent.mkdir(exist_ok=True)
             _write(path, form, _tables(dataset, matrix, form.columns))
             name = path.relative_to(scratch).as_posix()

@@ -206,6 +206,9 @@ def code_version() -> str:
     return digest.hexdigest()
 
 
+code_version()  # now, because a process prepares data by the code that it has loaded, whatever the files have later
+
+
 def _open(card: Card, folder: Path) -> Dataset:
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))

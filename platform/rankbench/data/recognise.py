@@ -133,11 +133,13 @@ def _first_blocks(files: list[RawFile]) -> list[pa.Table]:
     return tables
 
 
+ALL_VALUES = "All rows count as interactions; a step {min_value: 4} in `prepare` would keep high values only."
+
+
 def card_text(recognised: Recognised) -> str:
     """The card as YAML, with a sentence on what to decide."""
     text = yaml.safe_dump(recognised.card, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
-    note = "# All rows count as interactions; a step {min_value: 4} in `prepare` would keep high values only.\n"
-    return text + (note if "value" in recognised.columns else "")
+    return text + (f"# {ALL_VALUES}\n" if "value" in recognised.columns else "")
 
 
 def _card_name(path: Path) -> str:

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-import numba
 import numpy as np
 import scipy.sparse as sp
+
+from rankbench.core.compiler import numba
 
 ITEM_GROUPS = ("cold", "tail", "middle", "head")
 USER_GROUPS = ("light", "medium", "heavy")

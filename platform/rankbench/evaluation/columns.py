@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-import numba
 import numpy as np
 
+from rankbench.core.compiler import numba
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import (
     BLOCK_USERS,

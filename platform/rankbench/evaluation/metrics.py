@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.core.errors import ConfigError, first_line, require
 from rankbench.core.plugins import load_configured
 from rankbench.core.registry import Registry, nearest

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Protocol
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
+from rankbench.core.compiler import numba
 from rankbench.core.errors import NumericalError
 from rankbench.data.splits import Holdout
 from rankbench.fitting.recommenders import Recommender

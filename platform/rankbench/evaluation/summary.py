@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from rankbench.core.compiler import numba
 from rankbench.core.rng import stream
 from rankbench.evaluation.metrics import PerUser
 from rankbench.fitting.thread_pool import in_order, slices

@@ -40,9 +40,10 @@ def fit_by_tiles(
     try:
         with _remove_tiles_on_failure(spill):
             on_progress = partial(progress, "fit by tiles")
-            return fit_tiled(X, members, spill.folder, memory, number.type, spill.resume, on_progress, executor.flow())
+            how = spill.resume, on_progress, executor.flow(), spill.discard
+            return fit_tiled(X, members, spill.folder, memory, number.type, *how)
     except StorageError as error:
-        needed = dense_bytes(X.shape[1], number.itemsize) / 1e9
+        needed = dense_bytes(X.shape[1], number.itemsize, X.nnz) / 1e9
         what = f"the item-item matrix of {X.shape[1]:,} items needs {needed:.1f} GB of memory, {memory / 1e9:.1f} GB are free"
         raise StorageError(f"{what}; by tiles in a file: {error}") from None
 

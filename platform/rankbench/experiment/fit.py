@@ -79,9 +79,9 @@ def fit_stepwise(
             # A closed form shares its key only with closed forms.
             members = [(each.spec, each.params) for each in configs if isinstance(each.spec, ClosedForm)]
             spill, is_distributed = execution.spill, context.executor.flow() is not None
-            if spill and (is_distributed or not spill.fits(X.shape[1], np.dtype(dtype).itemsize)):
+            if spill and (is_distributed or not spill.fits(X.shape[1], np.dtype(dtype).itemsize, X.nnz)):
                 models = fit_by_tiles(members, X, dtype, spill, context.executor, progress)
-                return Fitted(models, tiles=models[0].C.tile)
+                return Fitted(models, earlier=models[0].C.earlier, tiles=models[0].C.tile)
             G = gram(X, number) if data is None else gram_of(data, X, number)
             return Fitted(list(fit_shared(G, members, partial(progress, "fit"), _inversion(context.device))))
     raise TypeError(f"{first.method}: a method is a ClosedForm, Direct or Iterative")

@@ -5,6 +5,7 @@ The loss of a fit by gradient steps grows, and its scores are no numbers, where 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,10 +52,16 @@ def unstarted(name: str, params: Mapping[str, Any], iterations: int | None) -> s
 
 
 def unread(config: MethodConfig, given: Iterable[str]) -> list[str]:
-    """Return a sentence on each given parameter that the fit does not read, such as `n_negatives` of a loss over all items."""
-    idle = [name for name in given if name not in config.used]
-    why = f"has no effect: {config.method} with these parameters does not read it"
-    return [f"{name}={config.flat[name]} {why}" for name in idle]
+    """Return a sentence on each given parameter that the fit does not read, such as `n_negatives` of a loss over all items, or
+    that changes no ranking.
+    """
+    spec, params, why = config.spec, config.params, f"{config.method} with these parameters does not read it"
+    reasons = {name: why for name in given if name not in config.used}
+    for field in (each for each in spec.fields() if each.name in {*given} & {*spec.redundant}):
+        usual = dataclasses.replace(params, **{field.name: field.default})
+        if usual != params and spec.identity_of(usual) == spec.identity_of(params):
+            reasons.setdefault(field.name, spec.reason)
+    return [f"{name}={config.flat[name]} has no effect: {reason}" for name, reason in reasons.items()]
 
 
 def own_type(name: str, dtype: str) -> str | None:

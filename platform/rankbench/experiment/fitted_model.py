@@ -34,7 +34,7 @@ from rankbench.experiment.job import configure
 from rankbench.experiment.model_files import FittedOn, Part, load_model, save_model
 from rankbench.experiment.run import require_fold_in
 from rankbench.fitting.pair_recommender import PairRecommender
-from rankbench.fitting.recommenders import FactorRecommender, Recommender
+from rankbench.fitting.recommenders import FactorRecommender, Recommender, SparseRecommender
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Model:
 
         `user_ids` is a list, an array or a column of ids, or one id. `filter_seen` leaves out items in the user's history. In
         data of links, a page is not recommended to itself, unless it was a candidate in the evaluation. A user with fewer than
-        k candidates gets fewer rows.
+        k candidates gets fewer rows; items that are no neighbours of the history, in models of neighbours, are none.
 
         `unknown`: what is done about users who have no interactions in the data of the fit, whose ids may be new. "error"
         raises ConfigError, "skip" leaves them out, and "popularity" gives them the items with the most users, whose number is
@@ -183,7 +183,7 @@ class Model:
 
         Item-item models and autoencoders: the recommendations for a history of only that item. Models with a vector per item:
         the cosine of these, also where the score of a user is no product. Raises ConfigError for an id that the model does not
-        know.
+        know, and for an item without interactions in the data of the fit, of which it has learned nothing.
         """
         ids = _ids(_as_list(item_ids), "item ids")
         rows = positions_of(ids, self.items)
@@ -191,6 +191,8 @@ class Model:
         if len(unknown):
             name, more = ids[int(unknown[0])].as_py(), f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
             raise ConfigError(f"unknown item id {name!r}{more}{near_id(name, self.items)}")
+        for at in np.flatnonzero(np.bincount(self.history.indices, minlength=len(self.items))[rows] == 0)[:1]:
+            raise ConfigError(f"item {ids[int(at)].as_py()!r} has no interactions in the data of the fit; leave it out")
         single = csr_from_pairs(np.arange(len(rows)), rows, (len(rows), len(self.items)))
         model = self.recommender
         if isinstance(model, FactorRecommender | PairRecommender):
@@ -235,6 +237,8 @@ class Model:
         with pinned(available_cpus()):
             ranking = _ranked(model or self.recommender, holdout, k, rows=np.arange(len(rows)))
         listed = ranking.items >= 0
+        if isinstance(model or self.recommender, SparseRecommender):
+            listed &= ranking.scores != 0
         at = np.repeat(np.arange(len(rows)), listed.sum(axis=1))
         result = {
             name: ids.take(pa.array(at)).to_pandas(),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rankbench.core.errors import require
+from rankbench.core.errors import ConfigError, require
 from rankbench.experiment.fitted_model import Model, load
 from rankbench.tracking.model_registry import clear_refusals
 
@@ -45,6 +45,9 @@ class ServedModel:
             require(wrong is None, f"{HISTORY}: expected a list of item ids, got {wrong!r}")
             if not new.all():
                 frames.append(self.model.recommend(model_input["user"][~new].tolist(), warn=said.append, **how))
+            users = model_input["user"][new]
+            if len(twice := users[users.duplicated()]):
+                raise ConfigError(f"user: {twice.tolist()[0]!r} has several histories; give each of them an id of its own")
             if new.any():
                 met = pd.DataFrame({"user": model_input["user"][new], "item": histories[new]}).explode("item")
                 frames.append(self.model.recommend_new(met.infer_objects(), warn=said.append, **how))

@@ -58,10 +58,13 @@ def _ranked_on(device: str, model: Recommender, holdout: Holdout, k: int, rows: 
     folded = model.fold(users, holdout.history[rows])
     assert isinstance(folded, FactorRecommender | PairRecommender)
     items, scores, unclear = top_k(folded, users, holdout.seen[rows], k, device)
+    next_score = np.full(len(rows), -np.inf, scores.dtype)  # below the last one, where the end of the list is clear
     if len(unclear):
         exact = rank([model], holdout, k, rows=rows[unclear])[0]
         items[unclear], scores[unclear] = exact.items, exact.scores
-    return Ranking(rows, users, items, scores)
+        if exact.next_score is not None:
+            next_score[unclear] = exact.next_score
+    return Ranking(rows, users, items, scores, next_score=next_score)
 
 
 def valid_users(config: MethodConfig) -> int:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 
-import numba
 import numpy as np
 
+from rankbench.core.compiler import numba
 from rankbench.fitting.thread_pool import each, slices
 
 COMBINED = 8  # most changes of an array in one task: more would delay those that wait for them

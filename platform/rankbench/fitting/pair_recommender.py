@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.fitting.recommenders import ArrayRecommender
 
 TILE = 512  # items at once: two layers of 64 float32 each take 256 KB, and stay in a core's second cache

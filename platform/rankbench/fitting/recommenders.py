@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.fitting.thread_pool import by_threads, slices
 
 _ENCODED = 1024  # histories that are encoded at once

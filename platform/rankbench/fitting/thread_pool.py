@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -9,8 +10,9 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-import numba
 import numpy as np
+
+from rankbench.core.compiler import numba
 
 
 def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) -> Iterator[Any]:
@@ -64,3 +66,7 @@ def threads_of(n: int) -> ThreadPoolExecutor:
 @cache
 def _threads(n: int, flushed: bool) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n, thread_name_prefix="rankbench")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked child has the pools without their threads

@@ -1,12 +1,13 @@
 """Comparisons that are fixed before a measurement: a YAML file with its date, so that no pair is chosen by its result.
 
     fixed: 2026-11-28
+    after: an earlier board
     pairs: [[ials, ease], [sl, bpr]]
     groups: {linear: [ease, slim], als: [ials, wrmf]}
     traits: [[linear, als]]
 
-`pairs` are tested by Wilcoxon's signed-rank test. For each pair of groups in `traits`, it is tested which traits of a dataset
-go with their difference.
+`after` says which results were known then, if any were. `pairs` are tested by Wilcoxon's signed-rank test. For each pair of
+groups in `traits`, it is tested which traits of a dataset go with their difference.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Declared(Strict):
     """The content of such a file."""
 
     fixed: date
+    after: str = ""
     pairs: tuple[tuple[str, str], ...]
     groups: dict[str, tuple[str, ...]] = {}
     traits: tuple[tuple[str, str], ...] = ()

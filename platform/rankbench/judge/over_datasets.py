@@ -127,13 +127,16 @@ def rank_agreement(a: MethodRanking, b: MethodRanking) -> Interval | None:
 
 class TraitTest(NamedTuple):
     """Spearman's correlation `rho`, over sources, of a trait with the difference of two groups of methods: above zero, the
-    first group is better where the trait is larger.
+    first group is better where the trait is larger. `rho_complete`: that over the `complete` sources where each method of both
+    groups has a result, None if these are all or fewer than three.
     """
 
     group: str
     against: str
     trait: str
     rho: float
+    rho_complete: float | None
+    complete: int
     p: float
     p_holm: float
 
@@ -152,7 +155,7 @@ def trait_tests(
     from scipy.stats import permutation_test, rankdata, spearmanr
 
     part = board.part([name for name in board.datasets if traits.get(name)], board.methods)
-    shares = part.by_source(part.shares)
+    shares, lost = part.by_source(part.shares), part.by_source(np.isnan(part.values).astype(float))
     if len(shares) < FEW:
         return []
     names = [*traits[part.datasets[0]]]
@@ -162,6 +165,7 @@ def trait_tests(
     for a, b in pairs:
         if members[a] and members[b]:
             difference = np.round(shares[:, members[a]].mean(axis=1) - shares[:, members[b]].mean(axis=1), 12)
+            whole = ~lost[:, members[a] + members[b]].any(axis=1)
             for name, column in zip(names, table.T, strict=True):
                 if np.ptp(difference) and np.ptp(column):
                     here, there = (rankdata(each) - (len(each) + 1) / 2 for each in (difference, column))
@@ -170,6 +174,15 @@ def trait_tests(
                         vectorized=True, n_resamples=PERMUTATIONS, batch=1000, random_state=stream(0, "traits", a, b, name),
                     )  # fmt: skip
                     rho = float(spearmanr(difference, column).statistic)
-                    found.append((a, b, name, rho, float(test.pvalue)))
+                    found.append((a, b, name, rho, _of_part(difference, column, whole), int(whole.sum()), float(test.pvalue)))
     corrected = holm([each[-1] for each in found], len(pairs) * len(names)) if found else []
     return [TraitTest(*each, p) for each, p in zip(found, corrected, strict=True)]
+
+
+def _of_part(a: np.ndarray, b: np.ndarray, part: np.ndarray) -> float | None:
+    """Spearman's correlation over a part; None if that is all, fewer than three, or one of the two is the same everywhere."""
+    from scipy.stats import spearmanr
+
+    if part.all() or part.sum() < 3 or not (np.ptp(a[part]) and np.ptp(b[part])):
+        return None
+    return float(spearmanr(a[part], b[part]).statistic)

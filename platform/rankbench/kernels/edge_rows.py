@@ -9,11 +9,11 @@ an array, and threads would wait for each other's counts. `neighbours.py` says h
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba.core import cgutils
 from torch import Tensor
 
+from rankbench.core.compiler import numba
 from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, plus, prefetch, spread, total
 from rankbench.kernels.neighbours import AHEAD, LINE, listed
 from rankbench.kernels.rows import padded

@@ -8,9 +8,9 @@ viewed but indexed: numba counts the references to a view, and threads would wai
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from rankbench.core.compiler import numba
 from rankbench.kernels.neighbours import AHEAD, columns_of, put_row, sum_rows
 
 

@@ -14,12 +14,12 @@ import mmap
 from contextlib import suppress
 from typing import Literal
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import overload
 
+from rankbench.core.compiler import numba
 from rankbench.core.simd import LANES, integer, kernel, prefetch
 
 AHEAD = 16  # places of the index that are read before they are used: an index ends with as many zeros

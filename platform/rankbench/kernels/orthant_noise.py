@@ -9,12 +9,12 @@ generator's state holds them back. The hash is the 32-bit finaliser "lowbias32" 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.core.devices import compiled
 from rankbench.core.splitmix import bits
 from rankbench.kernels.parallel import in_parallel

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-import numba
 import numpy as np
 
+from rankbench.core.compiler import numba
 from rankbench.fitting.thread_pool import threads_of
 
 ROWS = 2048  # rows of a block that stays in the cache

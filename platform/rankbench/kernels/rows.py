@@ -7,13 +7,13 @@ one task, so the bits do not depend on the number of threads.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import normalize, pad
 
+from rankbench.core.compiler import numba
 from rankbench.core.devices import compiled
 from rankbench.core.simd import LANES
 from rankbench.kernels.parallel import in_parallel

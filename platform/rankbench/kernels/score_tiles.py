@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from itertools import product
 
-import numba
 import numpy as np
 from numba.core import cgutils
 
+from rankbench.core.compiler import numba
 from rankbench.core.simd import LANES, Numbers, fma, integer, kernel, plus, spread
 
 USERS, ITEMS = 48, 192  # sizes of a tile: multiples of the products' sizes below

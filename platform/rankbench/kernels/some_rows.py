@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from rankbench.core.compiler import numba
 from rankbench.kernels.parallel import in_parallel
 
 

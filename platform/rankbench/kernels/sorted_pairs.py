@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numba.core import cgutils
 
+from rankbench.core.compiler import numba
 from rankbench.core.errors import require
 from rankbench.core.simd import LANES, fma, integer, kernel, spread, total
 from rankbench.kernels.parallel import in_parallel

@@ -30,6 +30,7 @@ T = TypeVar("T", str, int)
 OTHERS = ("recall@20", "ndcg@10", "ndcg@50", "mrr@20", "precision@20")  # metrics whose order is compared, if they were measured
 DECLARED = "comparisons.yaml"  # the file of a store with the comparisons that were fixed beforehand
 RIVAL = 0.05  # share of the resamples in which a method is first, from which on it is named
+SEARCHED = 10  # settings from which on the gain over the defaults is also stated apart
 
 
 class Standing(NamedTuple):
@@ -195,6 +196,13 @@ class Board:
                 yield f"{in_words([name, *equal], 'methods')} share the best mean rank, {rank.mean:.1f}."
                 return
             yield f"{name} has the best mean rank, {rank.mean:.1f} ({interval(rank.low, rank.high, '.1f')})."
+            most = max(self.standings, key=lambda each: each.wins)
+            if most.wins > self.standings[0].wins:
+                lost = f"; it has no result on {counted(most.no_result, 'dataset')}, which counts as the last rank"
+                yield (
+                    f"One by one, {most.method} beats the most methods ({most.wins:+d} wins − losses), although its mean rank "
+                    f"is at place {most.place}{lost if most.no_result else ''}."
+                )
             yield (
                 f"{name} reaches {_percent(share)} of the best value on the mean dataset, and is the best on {_percent(first)} "
                 "of them. In parentheses: 95 % intervals by the bootstrap over datasets."
@@ -217,7 +225,8 @@ class Board:
             return
         n, fixed = len(self.paired), "all pairs"
         if self.declared:
-            fixed = f"the {len(self.declared.pairs)} comparisons fixed on {self.declared.fixed}"
+            after = f" after {self.declared.after}" if self.declared.after else ""
+            fixed = f"the {len(self.declared.pairs)} comparisons fixed on {self.declared.fixed}{after}"
         # A few datasets can move the mean one way while the ranks of all others point the other way.
         clear = [each for each in self.paired if each.p_holm < LEVEL and each.difference * (each.better - each.worse) > 0]
         differ = sorted(clear, key=lambda each: (each.p_holm, each.method))
@@ -227,17 +236,28 @@ class Board:
             for each in differ
         ]
         found = [in_words(shown, "pairs")] if shown else []
-        if rest := n - len(differ):
-            found.append(f"{rest} of {n} do not differ significantly" if shown else f"none of {n} differs significantly")
+        if rest := [f"{each.method} and {each.against}" for each in self.paired if each not in differ]:
+            alike = f"{len(rest)} of {n} do not differ significantly" if shown else f"none of {n} differs significantly"
+            found.append(f"{alike} ({', '.join(rest)})")
         yield f"Wilcoxon's signed-rank test over datasets, with Holm's correction for {fixed}: {'; '.join(found)}."
 
     def _of_traits(self) -> Iterator[str]:
         for each in self.trait_tests:
             if each.p_holm < LEVEL:
                 better, worse = (each.group, each.against) if each.rho > 0 else (each.against, each.group)
+                sign = 1 if each.rho > 0 else -1
+                without = (
+                    ""
+                    if each.rho_complete is None
+                    else (
+                        f" A method without a result counts as 0; it is {sign * each.rho_complete:.2f} on the "
+                        f"{counted(each.complete, 'source')} where every method of both groups has one."
+                    )
+                )
                 yield (
                     f"The larger the trait {each.trait!r} of a dataset, the better {better} in comparison with {worse}: "
                     f"Spearman's correlation {abs(each.rho):.2f}, p {p_text(each.p_holm, '= ')} with Holm's correction."
+                    f"{without}"
                 )
 
     def _of_other_metrics(self) -> Iterator[str]:
@@ -248,8 +268,16 @@ class Board:
         if races := Counter(each.ended for each in self.entries if each.ended):
             shown = ", ".join(f"{races[name]} {name}" for name in ("settled", "exhausted", "still gaining") if races[name])
             yield f"Would more time help? {shown[0].upper()}{shown[1:]}."
-        if gains := [gain for each in self.entries if (gain := each.gain(self.metric)) is not None]:
-            yield f"The searched setting is better than the defaults by {100 * float(np.median(gains)):.1f} % in the median."
+        gains = np.array([(gain, each.tried) for each in self.entries if (gain := each.gain(self.metric)) is not None])
+        if len(gains):
+            gain, tried = gains.T
+            many = gain[tried >= SEARCHED]
+            apart = f"; by {_median(many)} in the {len(many):,} that tried {SEARCHED} settings or more" if len(many) else ""
+            yield (
+                f"The searched setting is better than the defaults by {_median(gain)} in the median of {len(gain):,} entries, "
+                f"of which {(gain == 0).sum():,} ended with the value of the defaults and {(tried == 1).sum():,} tried nothing "
+                f"else{apart}."
+            )
 
     def _of_foreign(self) -> Iterator[str]:
         for foreign in self.foreign:
@@ -258,6 +286,9 @@ class Board:
                 yield f"Not ranked, because they have no budget: {where}, {self.metric} {value[0]:.4f}."
 
     def _of_what_is_left_out(self) -> Iterator[str]:
+        if missing := [name for name in self.sources if name not in self.by_dataset]:
+            names = f": {', '.join(missing)}" if 2 * len(missing) < len(self.sources) else ""
+            yield f"{len(missing)} of the {len(self.sources)} datasets of the collection are not on this board{names}."
         n = len(self.ranking.datasets)
         if shown := ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items()):
             yield f"Left out, because they were not measured on every dataset: {shown}."
@@ -348,20 +379,25 @@ def usual(values: Iterable[T]) -> T:
     return min(Counter(values).items(), key=lambda each: (-each[1], each[0]))[0]
 
 
-def comparable(entries: Sequence[Result], metric: str | None = None) -> tuple[list[Result], tuple[str, ...]]:
-    """Return the entries of one budget that are shown, and sentences about the others. They were chosen by `metric`, if any
-    were, and otherwise by the metric of most; and they have the number of threads that most of these have.
+def kind_of(entries: Sequence[Result], metric: str | None = None) -> tuple[str, int]:
+    """Return what entries that are shown together have in common: the metric that chose them, which is `metric` if any were
+    chosen by it, and otherwise that of most; and the number of threads that most of these have.
     """
-    notes = []
     chosen_by = [each.metric for each in entries]
     by = metric if metric in chosen_by else usual(chosen_by)
+    return by, usual(each.threads for each in entries if each.metric == by)
+
+
+def comparable(entries: Sequence[Result], kind: tuple[str, int]) -> tuple[list[Result], tuple[str, ...]]:
+    """Return the entries of one budget that are shown, those of a `kind`, and sentences about the others."""
+    notes, (by, threads) = [], kind
+    chosen_by = [each.metric for each in entries]
     if others := Counter(each for each in chosen_by if each != by):
         shown = ", ".join(f"{number} by {name}" for name, number in sorted(others.items()))
         notes.append(
             f"Shown are entries chosen on the validation set by {by}; left out are {shown} (the option metric shows these)."
         )
     entries = [each for each in entries if each.metric == by]
-    threads = usual(each.threads for each in entries)
     if others := Counter(each.threads for each in entries if each.threads != threads):
         shown = ", ".join(f"{number} with {n}" for n, number in sorted(others.items()))
         of = counted(threads, "thread")
@@ -422,6 +458,10 @@ def ranking_of(results: Iterable[Result], metric: str, sources: Mapping[str, str
     values = np.array([[row[method] for method in methods] for row in table.values()]).reshape(len(table), len(methods))
     of = sources or {}
     return MethodRanking(tuple(table), methods, values, tuple(of.get(name, own_source(name)) for name in table))
+
+
+def _median(gains: np.ndarray) -> str:
+    return f"{100 * float(np.median(gains)):.1f} %"
 
 
 def _percent(found: Interval) -> str:

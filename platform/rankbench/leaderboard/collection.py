@@ -39,12 +39,14 @@ def collection(environment: Environment) -> Collection:
     return _collections(environment)[0]
 
 
+def every_member(environment: Environment) -> dict[str, Member]:
+    """Return the datasets of both collections, of which the user's own counts first."""
+    return {name: member for each in reversed(_collections(environment)) for name, member in each.datasets.items()}
+
+
 def sources(environment: Environment) -> dict[str, str]:
-    """Return the source of each dataset of both collections, of which the user's own counts first: datasets of one source count
-    once together in means over datasets.
-    """
-    both = reversed(_collections(environment))
-    return {name: member.source for each in both for name, member in each.datasets.items()}
+    """Return the source of each dataset of both collections: those of one source count once together in means over datasets."""
+    return {name: member.source for name, member in every_member(environment).items()}
 
 
 def _collections(environment: Environment) -> list[Collection]:

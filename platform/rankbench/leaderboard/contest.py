@@ -181,7 +181,7 @@ class Plan:
         stored = (line for store in self.stores for line in within(store.all(Result), allowed))
         of_plan = [each for each in stored if each.dataset in self.datasets and each.entrant in self.entrants]
         alike = [each for each in of_plan if (each.threads, each.metric) == (rules.n_threads, rules.metric)]
-        shown = comparable(alike)[0] if alike else ()
+        shown = comparable(alike, (rules.metric, rules.n_threads))[0]
         on_valid = [each if each.valid is None else replace(each, metrics={rules.metric: (each.valid, 0, 0)}) for each in shown]
         board = ranking_of(on_valid, rules.metric, self.sources)
         return [board.methods[i] for i in board.order]

@@ -33,7 +33,7 @@
   };
   const wanted = new URLSearchParams(location.hash.slice(1)), state = {};
   for (const [key, [, options]] of Object.entries(controls)) state[key] = options.includes(wanted.get(key)) ? wanted.get(key) : options[0];
-  if (!wanted.get("budget")) state.budget = data.start;
+  if (!data.budgets.includes(wanted.get("budget"))) state.budget = data.start;
 
   // Places, 1 for the largest value; equals share the mean of their places, and methods without a result the last ones.
   const ranks = (values) => values.map((value) =>
@@ -70,6 +70,7 @@
       rows: methods.map(([each, m], column) => {
         const by = (key) => sources.map((members) => mean(members.map((row) => row[key][column])));
         const interval = (found) => {
+          if (sources.length < 2) return []; // of one source nothing can be drawn
           const means = resamples.map((drawn) => mean(drawn.map((s) => found[s]))).sort((a, b) => a - b);
           return [quantile(means, 0.025), quantile(means, 0.975)];
         };
@@ -86,14 +87,16 @@
         };
       }).sort((a, b) => a.rank - b.rank || (a.name < b.name ? -1 : 1)),
       leftOut: families.filter((each) => !methods.includes(each)).map(([each]) => each.name),
+      apart: selected().filter(([, d]) => !datasets.some(([, other]) => other === d)).map(([each]) => each.name),
     };
   }
 
+  const brackets = (bounds) => (bounds.length ? ` [${bounds.join(", ")}]` : "");
   const percent = (value, digits = 0) => `${(100 * value).toFixed(digits)} %`;
   const columns = [
     ["place", (each, i, rows) => String(1 + rows.filter((other) => other.rank < each.rank - 1e-9).length), "number"],
-    ["mean rank", (each) => `${each.rank.toFixed(1)} [${each.ranks.map((x) => x.toFixed(1)).join(", ")}]`, "number"],
-    ["share of the best value", (each) => `${percent(each.share)} [${each.shares.map((x) => (100 * x).toFixed(0)).join(", ")}]`, "number"],
+    ["mean rank", (each) => `${each.rank.toFixed(1)}${brackets(each.ranks.map((x) => x.toFixed(1)))}`, "number"],
+    ["share of the best value", (each) => `${percent(each.share)}${brackets(each.shares.map((x) => (100 * x).toFixed(0)))}`, "number"],
     ["best on", (each) => String(each.wins), "number"],
     ["tuning gains", (each) => (each.gain === null ? "" : `${each.gain < 0 ? "" : "+"}${percent(each.gain, 1)}`), "number"],
     ["race over", (each) => (each.settled === null ? "" : percent(each.settled)), "number"],
@@ -111,10 +114,11 @@
     return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
   }
 
-  // Quality over seconds: at each budget the mean share of the best value that any method has at the largest one.
+  // Quality over seconds: at each budget the mean share of the best value that any method has at any of them.
   function drawCurves({ rows, used: shown }) {
-    const last = data.budgets.at(-1), sources = distinct(shown.map(([each]) => each.source));
-    const best = Object.fromEntries(shown.map(([, d]) => [d, Math.max(...data.methods.map((_, m) => data.tuned[last][state.metric][d][m] ?? 0))]));
+    const sources = distinct(shown.map(([each]) => each.source));
+    const values_of = (d) => data.budgets.flatMap((budget) => data.tuned[budget][state.metric][d].map((value) => value ?? 0));
+    const best = Object.fromEntries(shown.map(([, d]) => [d, Math.max(...values_of(d))]));
     const curve = ({ m }) => data.budgets.flatMap((budget) => {
       const of = (d) => data[state.variant][budget][state.metric][d][m];
       const known = shown.filter(([, d]) => of(d) !== null && best[d] > 0);
@@ -124,7 +128,7 @@
     });
     const lines = rows.map((each, place) => ({ ...each, place, points: curve(each) })).filter((each) => each.points.length);
     const values = lines.flatMap((each) => each.points.map(([, y]) => y)), seconds = data.budgets.map(parseFloat);
-    if (!values.length) return make("p", {}, "No method was measured on all of these datasets.");
+    if (!values.length) return make("p", {}, selected().length ? "No method was measured on all of these datasets." : "There are no such datasets.");
     const narrow = root.clientWidth < 600, wide = narrow ? 400 : 760, high = 330, left = 44, right = narrow ? 134 : 180, top = 12, bottom = 40;
     const low = Math.max(0, Math.floor(10 * Math.min(...lines.slice(0, 20).flatMap((each) => each.points.map(([, y]) => y)))) / 10 - 0.05);
     const [first, end] = [Math.log(seconds[0]), Math.log(seconds.at(-1))], span = end - first || 1;
@@ -154,7 +158,7 @@
     }
     const clipped = values.some((value) => value < low) ? " Lines at the lower edge lie below it." : "";
     return make("figure", {}, svg, make("figcaption", {},
-      `Mean share of the best value that any method has at the largest budget. In colour: the first methods of the table below; grey: all others.${clipped}`));
+      `Mean share of the best value that any method has at any budget. In colour: the first methods of the table below; grey: all others.${clipped}`));
   }
 
   // Screen readers say the sentence when it changes, and not the table.
@@ -162,11 +166,14 @@
   function show() {
     const found = standings(), counted = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
     const about = `${counted(found.rows.length, "method")} on ${counted(found.datasets, "dataset")} of ${counted(found.sources, "source")}`;
-    const names = found.leftOut.length > 12 ? [...found.leftOut.slice(0, 11), `${found.leftOut.length - 11} others`] : found.leftOut;
-    const apart = names.length ? ` Not measured on all of these datasets, and left out: ${names.join(", ")}.` : "";
-    const processors = distinct(found.used.map(([each]) => each.processor));
+    const named = (names) => (names.length > 12 ? [...names.slice(0, 11), `${names.length - 11} others`] : names).join(", ");
+    const leftOut = found.leftOut.length ? ` Not measured on all of these datasets, and left out: ${named(found.leftOut)}.` : "";
+    const apart = found.apart.length ? ` Not part of this ranking, because most methods were not measured there: ${named(found.apart)}.` : "";
+    const processors = distinct(found.used.flatMap(([each]) => each.processors));
     const unequal = processors.length > 1 ? ` Seconds are those of different processors: ${processors.join("; ")}.` : "";
-    sentence.textContent = `${about}. Brackets: 95 % intervals by resampling the sources.${apart}${unequal}`;
+    const among = state.family === all ? "" : " Ranks and shares in the table are among these methods.";
+    const spread = found.sources < 2 ? "One source of data has no intervals." : "Brackets: 95 % intervals by resampling the sources.";
+    sentence.textContent = `${about}. ${spread}${among}${leftOut}${apart}${unequal}`;
     answer.replaceChildren(drawCurves(found),
       make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Standings" }, drawTable(found)));
     const kept = Object.entries(state).filter(([key, value]) => value !== (key === "budget" ? data.start : controls[key][1][0]));
@@ -181,6 +188,6 @@
     form.append(make("label", {}, make("span", {}, label), select));
   }
   form.addEventListener("submit", (event) => event.preventDefault());
-  root.append(form, sentence, answer);
+  root.append(form, sentence, answer, make("p", {}, make("a", { href: "entries.csv" }, "All entries, as CSV")));
   show();
 })();

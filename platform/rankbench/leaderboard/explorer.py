@@ -15,7 +15,7 @@ from typing import Any
 
 from rankbench.core.palette import COLOURS
 from rankbench.leaderboard.board import value_of
-from rankbench.leaderboard.collection import Collection, own_source
+from rankbench.leaderboard.collection import Member, own_source
 from rankbench.leaderboard.results import Result, seconds_of
 from rankbench.reports.page import Interactive
 
@@ -28,7 +28,7 @@ def explorer(
     boards: Mapping[str, Sequence[Result]],
     start: str,
     families: Mapping[str, Sequence[str]],
-    collection: Collection,
+    collection: Mapping[str, Member],
     metric: str,
 ) -> Interactive:
     """Return the board of the entries by budget. `start` and `metric`: the budget and the metric that are shown first."""
@@ -61,14 +61,15 @@ def explorer(
     return Interactive("explorer", text, _asset("explorer.js"), _asset("explorer.css"))
 
 
-def _dataset(name: str, traits: Mapping[str, float], cpus: set[str], collection: Collection) -> dict[str, Any]:
-    member = collection.datasets.get(name)
+def _dataset(name: str, traits: Mapping[str, float], cpus: set[str], collection: Mapping[str, Member]) -> dict[str, Any]:
+    member = collection.get(name)
     return {
         "name": name,
         "split": member.split if member else "not in the collection",
         "source": member.source if member else own_source(name),
         "interactions": int(traits.get("interactions", 0)),
         "density": _rounded(traits.get("density", 0.0)),
+        "processors": sorted(cpus),
         "processor": " and ".join(sorted(cpus)) or "not known",
     }
 

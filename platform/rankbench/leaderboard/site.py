@@ -23,7 +23,7 @@ from rankbench.judge.compare import compare
 from rankbench.judge.over_datasets import rank_agreement
 from rankbench.judge.printing import estimate, in_words, interval
 from rankbench.leaderboard.board import Board
-from rankbench.leaderboard.collection import Collection
+from rankbench.leaderboard.collection import Member
 from rankbench.leaderboard.explorer import explorer
 from rankbench.leaderboard.figures import LINES, curves, mean_ranks, quality_by_budget, shares_of_best
 from rankbench.leaderboard.results import Foreign, Leaderboard, Result, Ties
@@ -57,7 +57,7 @@ def write_site(
     boards: Sequence[Board],
     results: Leaderboard,
     families: Families,
-    collection: Collection,
+    collection: Mapping[str, Member],
     on_page: Told = lambda what, done, total: None,
 ) -> list[Path]:
     """Write the pages of `boards`, one per budget, the first of which is the index. `families`: those of each method;
@@ -112,12 +112,14 @@ def command(result: Result) -> str:
 
 
 @page_kind("leaderboard", "budget-{}")
-def board_page(board: Board, boards: Sequence[Board], families: Families, collection: Collection | None = None) -> Page:
+def board_page(
+    board: Board, boards: Sequence[Board], families: Families, collection: Mapping[str, Member] | None = None
+) -> Page:
     """The page of one of the `boards`. With the collection of datasets, that of the first one is for all budgets: its standings
     follow what the reader selects.
     """
     ranking, metric, figures = board.ranking, board.metric, f"leaderboard-{board.allowed}"
-    if collection and board is boards[0]:
+    if collection is not None and board is boards[0]:
         entries = {each.allowed: each.entries for each in boards}
         standings: list[Block | None] = [explorer(entries, board.allowed, families, collection, metric)]
     else:
@@ -134,7 +136,9 @@ def board_page(board: Board, boards: Sequence[Board], families: Families, collec
         sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
     sections.append(Section("Datasets", (_datasets_grid(board),)))
     shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
-    spent = sum(each.threads * each.seconds.get("all", each.budget if each.lost else 0) for each in board.entries)
+    spent = sum(
+        each.threads * each.seconds.get("all", each.budget if each.status == "over budget" else 0) for each in board.entries
+    )
     facts = (
         ("budget", board.allowed),
         ("methods", str(len(ranking.methods))),
@@ -224,7 +228,15 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
         rows = [[link("method", each.entrant), each.status, each.reason] for each in lost]
         sections.append(Section("Without a result", (Grid(["method", "status", "reason"], rows),)))
     rows = [[link("method", each.entrant), command(each)] for each in ranked]
-    sections.append(Section("Repeat", (Text("The chosen settings, as commands."), Grid(["method", "command"], rows))))
+    sections.append(
+        Section(
+            "Repeat",
+            (
+                Text("The chosen settings, as commands; a method of a plugin also needs `--plugin`."),
+                Grid(["method", "command"], rows),
+            ),
+        )
+    )
     facts = ("budget", board.allowed), *_processors(board.by_dataset[dataset])
     return Page(f"Leaderboard: {dataset}", (), tuple(sections), facts)
 
@@ -333,9 +345,10 @@ def _csv(entries: Sequence[Result]) -> str:
     rows = [
         {"method": inert(each.entrant), "dataset": inert(each.dataset), "budget": inert(each.allowed)}
         | {"budget_seconds": each.budget, "status": inert(each.status)}
-        | {name: each.metrics[name][0] if name in each.metrics else "" for name in metrics}
+        | {"threads": each.threads, "chosen by": inert(each.metric)}
+        | {inert(name): each.metrics[name][0] if name in each.metrics else "" for name in metrics}
         | {"seconds": each.seconds.get("all", ""), "processor": inert(each.cpu), "tried": each.tried, "ended": each.ended}
-        | {f"default {name}": each.default.get(name, "") for name in of_defaults}
+        | {inert(f"default {name}"): each.default.get(name, "") for name in of_defaults}
         | {"params": json.dumps(each.params, sort_keys=True)}
         for each in entries
     ]

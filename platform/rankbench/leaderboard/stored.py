@@ -15,11 +15,11 @@ from rankbench.experiment.methods import families
 from rankbench.judge.declared import read_declared
 from rankbench.judge.printing import in_words
 from rankbench.leaderboard.agenda import FOLDER
-from rankbench.leaderboard.board import DECLARED, Board, comparable
-from rankbench.leaderboard.collection import collection, sources
+from rankbench.leaderboard.board import DECLARED, Board, comparable, kind_of
+from rankbench.leaderboard.collection import every_member, sources
 from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions
-from rankbench.leaderboard.results import Foreign, Leaderboard, Result, within
+from rankbench.leaderboard.results import Foreign, Leaderboard, Result, seconds_of, within
 from rankbench.leaderboard.site import Told, write_site, write_summary
 
 
@@ -59,7 +59,7 @@ def site(
     results = _store(options, environment, skipped)
     found = boards(options, results, sources(environment))
     of = _families_of([each for board in found for each in board.entries])
-    return write_summary(to, found, of) if one_page else write_site(to, found, results, of, collection(environment), on_page)
+    return write_summary(to, found, of) if one_page else write_site(to, found, results, of, every_member(environment), on_page)
 
 
 def _store(options: BoardOptions, environment: Environment, skipped: list[str] | None) -> Leaderboard:
@@ -110,9 +110,15 @@ def boards(
         require(any(metric in each.metrics for each in chosen), f"--metric: {metric} was not measured")
     declared = read_declared(folder / DECLARED) if (folder / DECLARED).exists() else None
     found = []
+    # Boards of several budgets are compared with one another, so that their entries are of one kind.
+    kind = kind_of(chosen if budget is None else within(chosen, budgets[0]) or chosen, metric)
+    alike = {each.allowed for each in chosen if (each.metric, each.threads) == kind}
+    others = sorted({each.allowed for each in chosen} - alike, key=seconds_of)
+    left = f"Budgets whose entries all have other threads or were chosen by another metric are left out: {', '.join(others)}."
     for allowed in budgets:
-        if of_budget := within(chosen, allowed):
-            shown, notes = comparable(of_budget, metric)
+        if (of_budget := within(chosen, allowed)) and (budget or allowed not in others):
+            shown, notes = comparable(of_budget, kind)
+            notes = (*notes, left) if others and not budget else notes
             data = {(each.dataset, each.fingerprint) for each in shown}
             beside = tuple(each for each in results.all(Foreign) if (each.dataset, each.fingerprint) in data)
             found.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes, beside, declared, of))

@@ -6,6 +6,7 @@ steps ends a little elsewhere; `CLOSE` is how far its metrics may be from those 
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import VerifyOptions
 from rankbench.leaderboard.results import Leaderboard, Result, rounded
 from rankbench.ledger.line import measured_in
+
+log = logging.getLogger(__name__)
 
 CLOSE = 0.005  # share of the value of the metric that chose the setting
 
@@ -93,12 +96,21 @@ def verify(
     """Fit and measure entries again, one after another. `on_entry` is told of each, the number of those done, and of all.
 
     Raises ConfigError for names of no entry, and before the first fit if the card of a dataset or the parameters of a method
-    are others now; if only the data are, at that entry.
+    are others now; if only the data are, at that entry. Of entries that are drawn, those that cannot be fitted here, as of a
+    plugin that is not loaded, are left out with a warning.
     """
-    entries = chosen(options, Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped))
-    for each in entries:
-        require_threads(each.threads, f"{_name(each)}: threads")
-        _job(each, environment)
+    entries = []
+    for each in chosen(options, Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)):
+        try:
+            require_threads(each.threads, f"{_name(each)}: threads")
+            _job(each, environment)
+        except ConfigError as error:
+            if options.entries:
+                raise
+            log.warning("not verified: %s", error)
+        else:
+            entries.append(each)
+    require(bool(entries), "none of the entries can be verified here")
     found = []
     for each in entries:
         found.append(again(each, environment, progress))

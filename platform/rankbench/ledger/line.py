@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 
 from rankbench.tracking.record import Measured, RunRecord
 
-PACKAGES = ("torch", "numpy", "scipy")  # whose versions can change a result
+PACKAGES = ("torch", "numpy", "scipy", "numba")  # whose versions can change a result
 
 
 class Line(ABC):

@@ -4,7 +4,8 @@ $$\ell(u, i) = \log(1 + \operatorname{rank}_{ui}) \cdot \bigl[m + d(u, i)^2 - \m
 
 paper $d(u, i)^2$ → −`s.pos` (B,), $d(u, j)^2$ → −`s.neg` (B, n), vectors in the unit ball; m → `margin`.
 The rank is n_items times the fraction of sampled negatives within the margin, and is treated as a constant by the gradient.
-Differs from the paper: there is no covariance penalty and no feature loss, because both need the vectors themselves.
+Differs from the paper: there is no covariance penalty and no feature loss, because both need the vectors themselves. With an
+encoder that propagates vectors, those that are learned are in the ball, and those that are scored need not be.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ Differs from the paper that uses it for recommendation (Pu et al., ICML 2024), w
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from rankbench.core.compiler import numba
 from rankbench.losses.spec import NoParams, Scores, loss
 
 

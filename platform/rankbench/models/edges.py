@@ -18,13 +18,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.core.devices import compiled
 from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, list_some, longest, unchunked
 from rankbench.kernels.neighbours import AHEAD, ends_with_zeros

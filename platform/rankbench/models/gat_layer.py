@@ -12,12 +12,12 @@ thread computes a row, and sums over blocks of rows are taken in order, so the b
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.core.simd import LANES
 from rankbench.kernels.edge_rows import SEGMENT, add_rows, chunked, dot_rows, exp_of, list_some, longest, longest_of, unchunked
 from rankbench.kernels.neighbours import AHEAD

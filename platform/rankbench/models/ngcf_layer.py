@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, normalize
 
+from rankbench.core.compiler import numba
 from rankbench.core.splitmix import bits
 
 SLOPE = 0.2

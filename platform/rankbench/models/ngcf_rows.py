@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.kernels.edge_rows import list_some, longest_of
 from rankbench.kernels.neighbours import AHEAD, sum_rows
 from rankbench.kernels.parallel import in_blocks, in_parallel, summed

@@ -9,12 +9,12 @@ threads.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.core.simd import LANES
 from rankbench.kernels.parallel import in_blocks, summed
 from rankbench.kernels.some_rows import some_rows

@@ -9,12 +9,12 @@ depend on the number of threads.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.core.devices import compiled
 from rankbench.models.edges import Edges, segment_sums
 

@@ -8,9 +8,9 @@ Hops are drawn by a key and their position, so neither threads nor their order c
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from rankbench.core.compiler import numba
 from rankbench.core.splitmix import below, bits
 from rankbench.models.edges import Edges
 

@@ -52,6 +52,7 @@ class XSimGCL(Params):
         super().__post_init__()
         within = 1 <= self.contrast_layer <= self.n_layers
         require(within, f"contrast_layer must be from 1 to n_layers = {self.n_layers}, got {self.contrast_layer}")
+        require(self.contrast_nodes != 1, "contrast_nodes must be 0 or at least 2: a node alone is compared with nothing")
 
 
 class XSimGCLModel(EmbeddingModel):

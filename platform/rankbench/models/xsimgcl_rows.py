@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.core.splitmix import bits
 from rankbench.kernels.edge_rows import list_some, longest
 from rankbench.kernels.neighbours import AHEAD, sum_rows

@@ -27,8 +27,10 @@ def data_deviations(finals: Sequence[RunRecord], metric: str | None = None) -> t
         if data.raw_gone:
             lines.append(f"{name}: {data.raw_gone}")
         if data.stand_in:
-            lines.append(f"{name} is a stand-in: {data.stand_in}")
-        if data.recall == "open":
+            lines.append(
+                f"{name} is a stand-in, so that published numbers, which belong to other data, are left out: {data.stand_in}"
+            )
+        elif data.recall == "open":
             lines.append(f"{name}: its papers do not say which recall they mean, so the published value is shown beside both")
     return tuple(lines)
 
@@ -40,6 +42,27 @@ def interval_notes(finals: Iterable[RunRecord], metrics: Sequence[str]) -> list[
         if doubt := record.interval_warning(metrics):
             arms.setdefault((record.dataset.name, doubt), {})[record.label] = None
     return [f"{dataset}: {doubt} ({listed(who)})" for (dataset, doubt), who in arms.items()]
+
+
+def mixed_conditions(records: Iterable[RunRecord], finals: Iterable[RunRecord]) -> list[str]:
+    """Return a sentence if the runs are of several versions of the code, and one if the final runs had several processors or
+    versions of libraries, whose seconds say nothing of the models.
+    """
+    said = []
+    codes = {code for record in records if record.finished and (code := record.environment.get("code"))}
+    if len(codes) > 1:
+        said.append(
+            f"the runs are of {len(codes)} versions of rankbench's code, so a difference of models may be one of the code"
+        )
+    machines: dict[str, dict[str, None]] = {}
+    for record in finals:
+        about, packages = record.environment.get("machine", {}), record.environment.get("packages", {})
+        versions = [f"{name} {packages[name]}" for name in ("torch", "numpy", "numba") if packages.get(name)]
+        machines.setdefault(", ".join([str(about.get("cpu", "")), *versions]), {})[record.label] = None
+    if len(machines) > 1:
+        shown = "; ".join(f"{what}: {listed(who)}" for what, who in machines.items())
+        said.append(f"seconds are those of different machines or versions, and compare no models: {shown}")
+    return said
 
 
 def stand_ins(finals: Iterable[RunRecord]) -> tuple[str, ...]:
@@ -77,10 +100,13 @@ def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[ReportRow
     settings = []
     for row in rows:
         arm = arms[row.arm]
-        # What is searched has no value of its own, and the final fit of a search has the number of epochs that was best.
-        stated = {name: value for name, value in arm.params.items() if name in row.params}
-        values = {name: value for name, value in (row.params | stated).items() if not isinstance(value, dict)}
-        settings.append((row.arm, protocol.params | arm.protocol, values))
+        wanted = protocol.params | arm.protocol
+        # The final fit of a search has the number of epochs that was best, and not the stated one.
+        values = row.params | {name: value for name, value in arm.fixed.items() if name in row.params}
+        could = {
+            name for name in arm.searched if row.chosen_of > 1 and name in wanted and _within(wanted[name], arm.params[name])
+        }
+        settings.append((row.arm, wanted, {name: value for name, value in values.items() if name not in could}))
     lines = differing_params(settings)
     if protocol.trials is not None:
         fewer = dict.fromkeys(row.arm for row in rows if 0 < row.chosen_of < protocol.trials)
@@ -90,6 +116,12 @@ def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[ReportRow
             names = "all arms" if len(fewer) == len({row.arm for row in rows}) > 1 else listed(fewer)
             lines.append(f"{names}: {counts} settings tried, where the paper tries {protocol.trials}")
     return lines
+
+
+def _within(value: Any, space: Mapping[str, Any]) -> bool:
+    """Whether a search of `space` could choose the value."""
+    ((kind, given),) = space.items()
+    return value in given if kind in ("grid", "choice") else given[0] <= value <= given[1]
 
 
 def differing_params(settings: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:

@@ -1,18 +1,19 @@
 "use strict";
 // A click on a column's name sorts by it: numbers by size, text by letters, empty cells last; a second click reverses the order.
 const sort = (head) => {
-  const body = head.closest("table").tBodies[0], down = head.getAttribute("aria-sort") === "descending";
+  const body = head.closest("table").tBodies[0], number = head.classList.contains("number");
+  const words = number ? ["descending", "ascending"] : ["ascending", "descending"], down = head.getAttribute("aria-sort") === words[0];
   const key = (row) => {
-    const text = row.cells[head.cellIndex].textContent.trim(), number = parseFloat(text.replace(/,/g, "").replace(/^< /, ""));
-    return [text, head.classList.contains("number") ? number : NaN];
+    const text = row.cells[head.cellIndex].textContent.trim();
+    return [text, number ? parseFloat(text.replace(/,/g, "").replace(/^< /, "")) : NaN];
   };
   const order = (one, other) => {
     const [a, x] = key(one), [b, y] = key(other), sign = down ? 1 : -1;
-    if (head.classList.contains("number")) return isNaN(x) - isNaN(y) || (isNaN(x) ? 0 : sign * (x - y));
+    if (number) return isNaN(x) - isNaN(y) || (isNaN(x) ? 0 : sign * (x - y));
     return (a === "") - (b === "") || -sign * a.localeCompare(b);
   };
   for (const other of head.parentNode.cells) if (other !== head) other.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", down ? "ascending" : "descending");
+  head.setAttribute("aria-sort", words[+down]);
   body.append(...[...body.rows].sort(order));
 };
 // The page as a whole listens, for tables that come later, too.

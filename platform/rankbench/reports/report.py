@@ -14,7 +14,7 @@ from rankbench.evaluation.metrics import better_if_larger
 from rankbench.judge.printing import MANY
 from rankbench.reports.budget import spent
 from rankbench.reports.conclusions import at_the_end, conclude, deciding_metric, ends_sentence, untuned
-from rankbench.reports.deviations import data_deviations, interval_notes, left_out, run_deviations, stand_ins
+from rankbench.reports.deviations import data_deviations, interval_notes, left_out, mixed_conditions, run_deviations, stand_ins
 from rankbench.reports.figure import Figure, styles
 from rankbench.reports.figures import convergence_figure, differences_figure, final_figure, pareto_figure, search_figure
 from rankbench.reports.page import Page
@@ -41,6 +41,7 @@ def sweep_table(stored: StoredSweep, links: RunLinks = RunLinks()) -> Table:
     if compared.neighbours:
         notes.append(pairs_note(compared.neighbours))
     notes += interval_notes(finals, wanted)
+    notes += mixed_conditions(records.values(), finals)
     # The page has a section for deviations; a plain table shows them among the notes.
     deviations = [f"{name} is not available: {why.reason}" for name, why in about.not_available.items()]
     deviations += data_deviations(finals, deciding_metric(differences, experiment.search.choose.metric))
@@ -83,11 +84,12 @@ def _rows(stored: StoredSweep, compared: ComparisonsFile) -> tuple[list[ReportRo
     arms, entries = {arm.label: arm for arm in experiment.arms}, {(row.dataset, row.arm): row for row in stored.rows}
     rows, notes = list[ReportRow](), list[str]()
     runs: dict[str, list[str]] = {}
+    others = stand_ins(stored.finals)
     for dataset in sorted({*about.dataset_names, *(dataset for dataset, _ in entries)}):
         recall = next((record.dataset.recall for record in stored.finals if record.dataset.name == dataset), "")
         is_open = "open" in (recall, experiment.published and experiment.published.recall)
         for arm, spec in arms.items():
-            published = _beside(spec.published.get(dataset, {}), is_open)
+            published = {} if dataset in others else _beside(spec.published.get(dataset, {}), is_open)
             entry = entries.get((dataset, arm))
             own_records = [records[name] for name in (entry.final if entry else ()) if name in records]
             finished = [record for record in own_records if record.finished]
@@ -118,7 +120,7 @@ def _rows(stored: StoredSweep, compared: ComparisonsFile) -> tuple[list[ReportRo
         rows += [
             missing_row(dataset, row.name, "", _beside(row.published[dataset], is_open), "not run")
             for row in experiment.not_run
-            if dataset in row.published
+            if dataset in row.published and dataset not in others
         ]
     notes += [f"mean ± standard deviation of {text}: {', '.join(members)}" for text, members in runs.items()]
     return rows, notes

@@ -55,9 +55,9 @@ class Count:
     Of the measured ones: those whose mean is within 1 % or 3 % of the published number, those that `agree` because it is within
     3 % or has the published number in its interval, those measured with one seed and with several, and of these again those
     within 1 % and 3 %. `half_widths` is the sum over the cells with an interval. `by_chance` is the number of cells that are
-    expected to agree if each had the published number of another row of its table; of those with such rows. `on_test`: cells
-    measured at a setting that was found on test, which are counted separately. `cut_short`: measured cells of fits that were
-    not trained to their end.
+    expected to agree if each had the published number of another row of its table; of those with such rows, of which
+    `others_agree` do. `on_test`: cells measured at a setting that was found on test, which are counted separately. `cut_short`:
+    measured cells of fits that were not trained to their end.
     """
 
     published: int = 0
@@ -76,6 +76,7 @@ class Count:
     with_interval: int = 0
     by_chance: float = 0.0
     with_others: int = 0
+    others_agree: int = 0
     on_test: int = 0
     cut_short: int = 0
 
@@ -153,6 +154,7 @@ def count_of(cell: Agreement, others: Sequence[float] = ()) -> Count:
         with_interval=cell.half_width is not None,
         by_chance=cell.by_chance(others) if others else 0.0,
         with_others=len(others) > 0,
+        others_agree=len(others) > 0 and cell.state != "off",
     )
 
 

@@ -25,7 +25,7 @@ MEANING: dict[Cause, str] = {
     "part": "the paper may have chosen the setting or the epoch on test; here validation chose it",
     "steps": "trained with fewer steps than in the paper",
     "text": "the available text lacks a part of the setting",
-    "misprint": "the published numbers contradict each other or the text",
+    "misprint": "the published numbers contradict each other or the text, or are probably in the wrong columns",
     "seconds": "seconds of another machine, although they are compared as ratios",
     "above": "the measured number is the higher one, and no other cause is known",
     "not found": "not found; what was tried, if anything, stands at the row",

@@ -5,33 +5,28 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from rankbench.core.environment import Environment
-from rankbench.experiment.methods import method
-from rankbench.judge.printing import difference, interval, listed, number, p_text, percent
+from rankbench.judge.printing import difference, interval, listed, number, percent
 from rankbench.reports.deviations import differing_params
 from rankbench.reports.page import Block, Grid, Items, Page, Section, Text
 from rankbench.reports.site import Site, page_kind
 from rankbench.reproduce.agenda import all_names
-from rankbench.reproduce.agreement import Count, agreements, measurements
+from rankbench.reproduce.agreement import Count, agreements, counted_cells, measurements
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.counts import MEANING as CAUSES
 from rankbench.reproduce.counts import OffCell, by_cause, counts, off_cells
 from rankbench.reproduce.devices import fits_on_gpu, gpu_shift
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.figure import curves_figure, differences_figure
-from rankbench.reproduce.ledger_records import StoredClaim, StoredNeighbours, StoredPair
 from rankbench.reproduce.missing_data import files_to_bring, missing_data
-from rankbench.reproduce.paired import measured_fits, standing_pairs
 from rankbench.reproduce.required_fits import MEANING, PaperRow, rows_of
 from rankbench.reproduce.results import MARKED, cost_columns, count_columns, seed_columns, study_columns, table_columns
 from rankbench.reproduce.seeds import Spread, spreads
+from rankbench.reproduce.shown_claims import TESTS, claim_blocks, neighbour_blocks, rows_compared, seeds_compared, shown_claims
 from rankbench.reproduce.simulations import StudyTable, study_tables
-from rankbench.schema.experiment import Claim
 
 TITLES = {
     "rg2": "RG² (Pu et al., ICML 2024)",
@@ -44,35 +39,19 @@ ORDER = """\
 Kendall's tau between the published and the measured numbers of the rows. `repeated`: where tau would be in 95 % of repeated
 measurements, whose means are drawn around the measured ones, as wide as their intervals. Their noise comes on top of that of
 the means and changes the order of rows that are close to each other, so tau itself can lie above this range."""
-TESTS = """\
-Paired tests over users, on the mean over the seeds of a row. A difference counts if the p-values of the bootstrap and of
-Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows, and both tests have the same
-direction. `seeds`: those that both rows of a pair have, and how many of them have a difference of the claimed sign. *Holds so
-far*: not all rows of the claim are compared yet. *Holds (users)*: some pair of rows was compared with one seed, so that the
-tests do not contain what another seed changes. *Cannot be told*: what was measured cannot decide the claim, for a reason below
-the table. *Not tested*: rows are measured, but the values of their users, which tests need, were not kept."""
-
 STAND_IN = """\
 The claims on data that take the place of the paper's, which were not available. They say whether the order of the rows is the
 paper's there; a claim is neither shown nor refuted by them."""
-
-NEXT = """\
-Rows with their values per user on one machine, in the order of the means of the tested runs, each against the next one. The
-table above may have further seeds, and so another order. The tests are those of the claims. `corrected for`: the number of
-pairs that Holm's correction covers, all those of the rows that were tested in one call. A pair from another call keeps the
-correction of that call; `not kept` means that an older line does not say which it was. `seeds`: those that both rows of a pair
-have, and in how many of them the upper row has the higher mean."""
-TESTED = ["difference", "95 % interval", "p (bootstrap, Wilcoxon)", "seeds"]
 
 COUNTED = """\
 `measured`: cells whose setting the paper prints or a search on validation chose. `within 1 %`, `within 3 %`: the measured mean
 differs from the published number by no more. `agree`: within 3 %, or the published number lies in the 95 % interval of the mean
 over users. A wide interval agrees with much: `half-width` is half the interval in percent of the mean, on average, and `by
 chance` is the share of cells that would agree if each had the published number of another row of its table. Costs, the results
-of studies and what one row alone publishes have no such number; the share then says `of` how many cells it is. `found on
-test`: cells measured at a setting that was found on the test set, which are counted separately. `not trained to its end`:
-measured cells of fits whose curve still rises, or that are shorter than the paper's without a curve that shows that they
-suffice. Cells beside stand-ins belong to other data and are not counted."""
+of studies and what one row alone publishes have no such number; the share then says `of` how many cells it is, and how many of
+these agree. `found on test`: cells measured at a setting that was found on the test set, which are counted separately. `not
+trained to its end`: measured cells of fits whose curve still rises, or that are shorter than the paper's without a curve that
+shows that they suffice. Cells beside stand-ins belong to other data and are not counted."""
 
 SPREAD = """\
 Settings with at least three seeds, in the first metric that their rows publish. `between seeds`: standard deviation, in % of
@@ -111,34 +90,6 @@ class Paper:
         return self.counts.get(f"{self.name}, all") or next(iter(self.counts.values()), Count())
 
 
-class ShownClaim(NamedTuple):
-    """A claim that the file of `table` states, and its tests of fits that are still those of its rows, or without pairs."""
-
-    stated: Claim
-    tests: StoredClaim
-    table: PaperTable
-
-    @property
-    def stand_in(self) -> str | None:
-        """Why the data are not the paper's, so that nothing is said about its claim."""
-        return self.table.stand_in(self.tests.dataset)
-
-    @property
-    def verdict(self) -> str:
-        if not self.tests.pairs:
-            return "not tested"
-        verdict = "cannot be told" if self.stated.undecided else self.tests.verdict
-        if verdict == "holds" and any(pair.seeds == 1 and self._has_seeds(pair) for pair in self.tests.pairs):
-            verdict = "holds (users)"
-        if not self.stand_in:
-            return verdict
-        return "not on this stand-in" if verdict == "contradicted" else f"{verdict} on this stand-in"
-
-    def _has_seeds(self, pair: StoredPair) -> bool:
-        """Whether another seed would change anything in a row of the pair."""
-        return any(method(arm.method).seeded for arm in self.table.spec.arms if arm.label in pair.rows)
-
-
 def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, environment: Environment) -> list[Path]:
     """Write a page and a figure per paper that has evidence, and README.md, the index. Returns the paths."""
     names = all_names(tables)
@@ -159,9 +110,9 @@ def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment
     tables = [table for paper in papers for table in paper.tables]
     header = ["claim", "dataset", "table", "verdict", "rows compared", "seeds"]
     bodies: dict[bool, list[list[str]]] = {False: [], True: []}  # whether the data are a stand-in
-    for each in _claims(tables, evidence):
+    for each in shown_claims(tables, evidence):
         tests = each.tests
-        line = [tests.text, tests.dataset, tests.table, each.verdict, _rows_compared(tests), _seeds(tests)]
+        line = [tests.text, tests.dataset, tests.table, each.verdict, rows_compared(tests), seeds_compared(tests)]
         bodies[bool(each.stand_in)].append(line)
     lead = (
         "The published numbers for which data were available, as `rankbench reproduce` measures them. The pages are made by "
@@ -173,7 +124,10 @@ def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment
     missing = files_to_bring(missing_data(tables, all_names(tables), evidence, environment), environment)
     cells = Grid(*count_columns("paper", by_paper | {"all": total}))
     sections = (
-        Section("Published cells", (cells, Text(COUNTED), Grid(*seed_columns(total)), *_on_devices(tables, evidence))),
+        Section(
+            "Published cells",
+            (cells, Text(COUNTED), Grid(*seed_columns(total)), *_after_test(tables, evidence), *_on_devices(tables, evidence)),
+        ),
         *_off_cells([cell for paper in papers for cell in paper.off]),
         *_section("Claims of the papers", header, bodies[False], TESTS),
         *_section("Claims on stand-ins", header, bodies[True], STAND_IN),
@@ -196,8 +150,8 @@ def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     header = ["table", "dataset", "metric", "rows", "tau", "repeated"]
     own = Grid(*count_columns("table", {name: each for name, each in paper.counts.items() if name != "all"}))
     sections = [Section("How far the evidence has come", (own, Text(COUNTED))), *_off_cells(paper.off)]
-    if claims := _claims(paper.tables, evidence):
-        sections.append(Section("What holds, and what does not", tuple(_claim_blocks(claims))))
+    if claims := shown_claims(paper.tables, evidence):
+        sections.append(Section("What holds, and what does not", tuple(claim_blocks(claims))))
     sections += [*_section("The order of the rows", header, orders, ORDER), *_seed_sections(spreads(rows, evidence))]
     if figure := differences_figure(paper.name, [row for row in rows if not row.stand_in], evidence):
         sections.append(Section("Figure", (figure,)))
@@ -219,6 +173,17 @@ def _section(title: str, header: list[str], body: list[list[str]], text: str) ->
     """Yield a section with a table and a text on it, if the table has rows."""
     if body:
         yield Section(title, (Grid(header, body), Text(text)))
+
+
+def _after_test(tables: Sequence[PaperTable], evidence: Evidence) -> Iterator[Text]:
+    """Say which rows were searched in ranges that were changed after numbers on test were known, and how many cells that is."""
+    rows = [row for row in rows_of(tables) if row.arm.after_test and not row.stand_in and row.arm.variant_of is None]
+    cells = {f"{row.arm.label} ({row.table.name})": len(counted_cells(row, evidence)) for row in rows}
+    if found := {label: number for label, number in cells.items() if number}:
+        yield Text(
+            f"{sum(found.values())} of the measured cells are of rows whose ranges were changed after numbers on test were "
+            f"known, as their accounts say: {listed(found)}. Validation chose within these ranges."
+        )
 
 
 def _on_devices(tables: Sequence[PaperTable], evidence: Evidence) -> Iterator[Text]:
@@ -268,86 +233,6 @@ def _seed_sections(found: Sequence[Spread]) -> Iterator[Section]:
         yield Section("How much the seed matters", (summary, Grid(header, widest), Text(SPREAD)))
 
 
-def _claims(tables: Sequence[PaperTable], evidence: Evidence) -> list[ShownClaim]:
-    """Return the claims that the files of the tables state now, by dataset: those that were tested, and then those that were
-    not, although rows of both sides are measured. A row that a claim has got since its tests is missing in them.
-    """
-    found = []
-    for tests in (each for dataset in sorted(evidence.datasets(StoredClaim)) for each in evidence.lines(StoredClaim, dataset)):
-        for table in (each for each in tables if each.name == tests.table and tests.dataset in each.cards):
-            for stated in (each for each in table.spec.claims if (each.text, each.metric) == (tests.text, tests.metric)):
-                standing, replaced = standing_pairs(tests, table, evidence)
-                pairs = tuple(pair for pair in standing if pair.better in stated.better and pair.than in stated.than)
-                rows, compared = (*stated.better, *stated.than), {label for pair in pairs for label in pair.rows}
-                left = dict.fromkeys(label for label in (*tests.missing, *replaced, *rows) if label in {*rows} - compared)
-                if pairs:
-                    found.append(ShownClaim(stated, replace(tests, pairs=pairs, missing=tuple(left)), table))
-    return [*found, *_untested(tables, found, evidence)]
-
-
-def _untested(tables: Sequence[PaperTable], tested: Sequence[ShownClaim], evidence: Evidence) -> Iterator[ShownClaim]:
-    """Yield the other claims of the tables on datasets where rows of both sides are measured."""
-    known = {(each.stated, each.tests.dataset, each.table.spec.name) for each in tested}
-    for table in tables:
-        for stated, dataset in product(table.spec.claims, table.cards):
-            sides = stated.better, stated.than
-            measured = (any(measured_fits(table, dataset, label, evidence) for label in side) for side in sides)
-            if (stated, dataset, table.spec.name) not in known and all(measured):
-                about = {"dataset": dataset, "card": table.card_key(dataset), "table": table.name, "metric": stated.metric}
-                none = {"users": 0, "tests": 0, "pairs": (), "runs": (), "missing": (*stated.better, *stated.than)}
-                yield ShownClaim(stated, StoredClaim(text=stated.text, **about, **none), table)
-
-
-def _rows_compared(claim: StoredClaim) -> str:
-    if not claim.pairs:
-        return "none"
-    than = {pair.than for pair in claim.pairs}
-    return f"{len(than)} of {len(than) + len(claim.missing)}"
-
-
-def _seeds(claim: StoredClaim) -> str:
-    if not claim.pairs:
-        return ""
-    few, many = min(pair.seeds for pair in claim.pairs), max(pair.seeds for pair in claim.pairs)
-    return str(few) if few == many else f"{few} to {many}"
-
-
-def _claim_blocks(claims: Sequence[ShownClaim]) -> Iterator[Block]:
-    body = [
-        [tests.text, claim.verdict, tests.dataset, tests.metric, f"{pair.better} − {pair.than}", *_tested(pair)]
-        for claim in claims
-        for tests in [claim.tests]
-        for pair in tests.pairs
-    ]
-    yield Grid(["claim", "verdict", "dataset", "metric", "pair", *TESTED], body)
-    about = [(f"{tests.text} ({tests.dataset}, {tests.table}): ", stated, tests) for stated, tests, _ in claims]
-    incomplete = (f"{of}not compared with {listed(tests.missing)}." for of, _, tests in about if tests.missing)
-    undecided = (f"{of}{stated.undecided}" for of, stated, _ in about if stated.undecided)
-    if lines := (*incomplete, *undecided):
-        yield Items(lines)
-    yield Text(TESTS)
-
-
-def _tested(pair: StoredPair) -> list[str]:
-    p = f"{p_text(pair.p_bootstrap_holm)}, {p_text(pair.p_wilcoxon_holm)}"
-    return [difference(pair.difference), interval(pair.low, pair.high, "+.4f"), p, f"{pair.agreeing} of {pair.seeds}"]
-
-
-def _neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> Iterator[Block]:
-    for each in (each for each in evidence.lines(StoredNeighbours, dataset) if each.table == table.name):
-        pairs, replaced = standing_pairs(each, table, evidence)
-        missing = (*each.missing, *replaced)
-        if pairs:
-            header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED, "corrected for"]
-            sizes = [each.corrected_for(pair) for pair in pairs]
-            body = [
-                [pair.better, pair.than, pair.verdict, *_tested(pair), "not kept" if size is None else f"{size:,}"]
-                for pair, size in zip(pairs, sizes, strict=True)
-            ]
-            yield Grid(header, body)
-            yield Text(NEXT + (f" Not compared: {listed(missing)}." if missing else ""))
-
-
 def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str], several: bool) -> Iterator[Section]:
     """Yield the sections of a table, one per dataset. `told`: the accounts that earlier sections have, with their titles;
     `several`: whether another file has rows of the same table.
@@ -377,7 +262,7 @@ def _table_sections(table: PaperTable, evidence: Evidence, told: dict[str, str],
             *([curves] if curves else []),
             *([costs] if costs.body else []),
             *([Items(lines)] if lines else []),
-            *_neighbour_blocks(table, name, evidence),
+            *neighbour_blocks(table, name, evidence),
         ]
         yield Section(title, tuple(blocks))
 

@@ -151,8 +151,9 @@ def _ratio(total: float, n: int, form: str = ".1f") -> str:
 
 
 def _by_chance(count: Count) -> str:
-    """Return the share that would agree by chance, and of how many cells if not of all that are measured."""
-    of = f" of {count.with_others}" if 0 < count.with_others < count.measured else ""
+    """Return the share that would agree by chance; if not of all that are measured, also of how many cells, and how many do."""
+    agree = share(count.others_agree, count.with_others)
+    of = f" of {count.with_others}; {agree} do" if 0 < count.with_others < count.measured else ""
     return f"{_ratio(count.by_chance, count.with_others, '.0f')}{of}"
 
 

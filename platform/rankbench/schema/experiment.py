@@ -48,6 +48,7 @@ class ArmSpec(Strict):
     variant_of: str | None = Field(None, description="the row of the table that this arm measures in another way")
     cause: Cause | None = Field(None, description="why its numbers differ from the published ones, in a word")
     account: str = Field("", description="why its numbers differ from the published ones, as far as experiments have shown")
+    after_test: bool = Field(False, description="its ranges were changed after numbers on test were known")
 
     @model_validator(mode="after")
     def _ranges_of_one_kind(self, info: ValidationInfo) -> ArmSpec:

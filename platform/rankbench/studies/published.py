@@ -8,7 +8,6 @@ DATASETS = {
     "amazon-beauty": "Beauty",
     "amazon-games-talos": "Games",
     "amazon-electronics-talos": "Electronics",
-    "movielens-100k": "MovieLens",
     "irb-movielens-100k": "MovieLens",
 }
 

@@ -76,7 +76,13 @@ def least_eigenvalue(o: np.ndarray) -> float:
         return float(1 / len(p) - high)
     # The largest eigenvalue x of diag(p) − p pᵀ lies between the two largest p and solves Σ p / (p − x) = 0.
     margin = 1e-9 * (high - low)
-    return float(1 / len(p) - brentq(lambda x: (p / (p - x)).sum(), low + margin, high - margin))
+
+    def root_below(x: float) -> float:
+        return float((p / (p - x)).sum())
+
+    if root_below(low + margin) >= 0:  # the largest p is nearly all of the mass, and the root is at the second largest
+        return float(1 / len(p) - low)
+    return float(1 / len(p) - brentq(root_below, low + margin, high - margin))
 
 
 def talos_gap(s: np.ndarray, n: int, tau: float, p: Theorems) -> tuple[float, int]:

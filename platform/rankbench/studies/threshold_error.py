@@ -72,6 +72,8 @@ class ThresholdError(Params):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(min(self.numbers) > 0, f"samples must be > 0, got {self.samples}")
+        never = "below T_beta, so that SL@K would never set its thresholds"
+        require(self.epochs >= self.T_beta, f"epochs: {self.epochs} is {never}; T_beta is {self.T_beta}")
 
     @property
     def numbers(self) -> list[int]:

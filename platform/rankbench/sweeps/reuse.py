@@ -16,6 +16,7 @@ from rankbench.core.errors import DataError
 from rankbench.core.plugins import Plugin, loaded
 from rankbench.core.registry import plugins_behind
 from rankbench.data.prepare import prepare
+from rankbench.experiment.outcome import describe
 from rankbench.schema.shared_sweeps import copy_record, stored_records
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import Unit
@@ -65,12 +66,15 @@ class Earlier:
             log.warning("%s; the run is repeated", error)
             return []
         dataset = prepare(unit.job.card, self.environment)
-        files = _checksums(dataset.sources)
+        files, card = _checksums(dataset.sources), describe(dataset)
         for record, config in zip(reused, unit.job.configs, strict=True):
             # A record of a version that stored no hash of its code cannot be compared.
             same = record.dataset.fingerprint == dataset.fingerprint and record.environment.get("code") == self.code
             # Other files may name users otherwise, although the interactions are the same.
             same = same and _checksums(record.dataset.sources) == files
+            # Reports read from the record what the card says of published numbers.
+            same = same and (record.dataset.recall, record.dataset.stand_in) == (card.recall, card.stand_in)
+            same = same and record.dataset.differences == card.differences
             same = same and record.device.partition(":")[0] == unit.device.partition(":")[0]
             if not (record.finished and same) or other_plugins(record, unit.job.plugins(config)):
                 return []

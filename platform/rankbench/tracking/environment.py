@@ -19,7 +19,7 @@ from rankbench.core.code import package_fingerprint
 
 # What commands write into a checkout. It is no code: without this, the first result would mark the revision of all others.
 RESULTS = ("experiments/evidence", "experiments/leaderboard", "docs/results")
-PACKAGES = ("rankbench", "ray", "torch", "mlflow", "numpy", "scipy", "pandas", "pyarrow", "numba")
+PACKAGES = ("rankbench", "ray", "torch", "mlflow", "numpy", "scipy", "pandas", "pyarrow", "numba", "optuna")
 
 
 def describe_environment(used: Sequence[plugins.Plugin] | None = None) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def processor() -> str:
 
 @cache
 def code_revision() -> str | None:
-    """Return the commit of the checkout of this code, with `+changes` if files other than results were changed; None outside a
-    checkout.
+    """Return the commit of the checkout of this code, with `+changes` if files other than results were changed, or the package
+    has a file that no commit has; None outside a checkout.
 
     It is that of the first call, because a process runs the code that it has loaded, whatever the checkout has by then.
     """
@@ -84,13 +84,17 @@ def revision_of(root: Path) -> str | None:
     try:
         commit = _git(root, "rev-parse", "HEAD")
         code = [".", *(f":(exclude){folder}" for folder in RESULTS)]
-        return commit + ("+changes" if _git(root, "status", "--porcelain", "--untracked-files=no", "--", *code) else "")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", *code)
+        new = _git(root, "ls-files", "--others", "--", ":(glob)platform/rankbench/**/*.py")  # one registers by being there
+        return commit + ("+changes" if changed or new else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
 
 def _git(root: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=10)
+    # Git's own variables, as in a hook, name another checkout.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=10, env=own)
     return done.stdout.strip()
 
 

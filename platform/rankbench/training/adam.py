@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from rankbench.core.compiler import numba
 from rankbench.core.devices import compiled
 from rankbench.kernels.parallel import in_parallel
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.core.devices import compiled
 from rankbench.fitting.thread_pool import in_order
 from rankbench.kernels.catalogue_sum import catalogue_sum

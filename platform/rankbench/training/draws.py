@@ -8,12 +8,12 @@ items is found, so its items differ, but not their distribution.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from rankbench.core.compiler import numba
 from rankbench.core.rng import stream
 from rankbench.core.splitmix import below, bits
 from rankbench.kernels.parallel import in_parallel

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import torch
 from numba.core import cgutils
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.core.devices import compiled
 from rankbench.core.simd import LANES, Numbers, integer, kernel, spread, total
 from rankbench.kernels.parallel import in_parallel

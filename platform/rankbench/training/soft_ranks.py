@@ -10,13 +10,13 @@ Each row is computed by one thread in a fixed order, so the bits do not depend o
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from numba.core import cgutils
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from rankbench.core.compiler import numba
 from rankbench.core.simd import LANES, Numbers, integer, kernel, spread, total
 from rankbench.kernels.parallel import in_parallel
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from rankbench.core.compiler import numba
 from rankbench.kernels.parallel import in_parallel
 from rankbench.training.adam import BETAS, EPS, RowAdam
 

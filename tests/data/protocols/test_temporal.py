@@ -107,23 +107,3 @@ def test_a_repeated_pair_counts_when_it_was_first_met_or_last(cut, again, step, 
     known = {pair for pair in times if first[pair] < begin <= last[pair]}
     assert sum(spec.counts(made.data).values()) == len(known)
     assert known.isdisjoint(made.parts["test_target"]) if repeats == "drop" else known <= set(made.parts["test_target"])
-
-
-def test_one_instant_never_lies_on_both_sides(cut):
-    """The latest fifth is two of the three of time 8: all three go. So do the two of time 2 and 3 each, for half of seven."""
-    times = [0, 1, 2, 3, 8, 8, 8, 1, 2, 3]
-    parts = cut([(0, item, time) for item, time in enumerate(times)], Temporal(valid=0.5, valid_by="time")).parts
-    assert parts["test_target"] == [(0, 4), (0, 5), (0, 6)]
-    assert parts["valid_target"] == [(0, 2), (0, 3), (0, 8), (0, 9)]
-
-
-def test_cold_items_are_kept_or_dropped(cut):
-    """Item 7 comes with the last interactions alone, and user 9 with no other."""
-    rows = [(user, item, 10 * user + item) for user in range(6) for item in range(4) if (user, item) != (1, 0)]
-    rows += [(9, 7, 99), (0, 7, 98), (1, 0, 97)]
-    kept, dropped = (cut(rows, Temporal(test=0.12, valid=0.25, cold_items=cold)) for cold in ("keep", "drop"))
-    assert kept.parts["test_target"] == [(0, 7), (1, 0), (9, 7)]
-    assert 7 in kept.data.items.to_pylist() and 9 in kept.data.users.to_pylist()
-    assert dropped.parts["test_target"] == [(1, 0)]
-    assert dropped.parts["train"] == kept.parts["train"] and dropped.parts["valid_target"] == kept.parts["valid_target"]
-    assert 7 not in dropped.data.items.to_pylist() and 9 not in dropped.data.users.to_pylist()

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -214,18 +213,6 @@ def test_a_fit_is_the_same_iterations_over_dense_matrices_and_folding_in_the_use
     alone = found.fold(np.array([len(R)]), sp.csr_array(histories[[len(R)]]))
     assert_allclose(alone.U[len(R)], got.U[len(R)], rtol=1e-12)
     assert alone.U[len(R)].any() and not alone.U[: len(R)].any()
-
-
-def test_the_unweighted_ridge_ends_where_the_gradient_of_equation_22_is_zero():
-    R, lam = matrix(), 0.3
-    found = fit(R, "rg2", {"lam": lam, "regulariser": "unweighted"}, iterations=400)
-    P, Q = (torch.tensor(each, requires_grad=True) for each in (found.U, found.V))
-    X, N = torch.tensor(R), R.shape[1]
-    n = X.sum(1, keepdim=True)
-    W, S = n / (2 * N), X * N / n.clamp(min=1) - 1
-    loss = (W * (S - P @ Q.T) ** 2).sum() + lam * ((P**2).sum() + (Q**2).sum())
-    loss.backward()
-    assert max(P.grad.abs().max(), Q.grad.abs().max()) < 1e-8 < P.detach().abs().max()
 
 
 def test_an_item_that_nobody_met_comes_to_the_target_of_rg2():

@@ -1,6 +1,7 @@
 """The inverse by tiles against the reference and the one in memory; refused input; the same bits after a kill and a resume."""
 
 import itertools
+import json
 import multiprocessing
 import os
 import random
@@ -140,11 +141,25 @@ def test_an_unfinished_matrix_cannot_be_read_and_another_system_is_not_gone_on_w
     with pytest.raises(StorageError, match="MB of memory"):
         tiled_inverse(X, SHIFT, tmp_path, 1, resume=True)
     resumed = tiled_inverse(X, SHIFT, tmp_path, PLENTY, resume=True)
-    assert resumed.tile == 5
+    assert resumed.tile == 5 and resumed.earlier > 0
     assert_allclose(resumed.columns(0, 12), expected_inverse(X), rtol=1e-4, atol=1e-5)
     before = (tmp_path / TILES).stat().st_mtime_ns
     tiled_inverse(X, SHIFT, tmp_path, PLENTY, resume=True)  # nothing is left to do
     assert (tmp_path / TILES).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("discard", [False, True])
+def test_tiles_by_other_code_are_replaced_or_told(tmp_path, caplog, discard):
+    X = some_data(20, 12)
+    tiled_inverse(X, SHIFT, tmp_path, PLENTY, tile=5)
+    state = json.loads((tmp_path / STATE).read_text(encoding="utf-8"))
+    (tmp_path / STATE).write_text(json.dumps(state | {"code": "other", "seconds": 9.0}), encoding="utf-8")
+    with mock.patch.object(TileFile, "replace", autospec=True, side_effect=TileFile.replace) as written:
+        again = tiled_inverse(X, SHIFT, tmp_path, PLENTY, tile=5, resume=True, discard=discard)
+    assert (written.call_count > 0, again.earlier) == ((True, 0.0) if discard else (False, 9.0))
+    assert "by another version of the code" in caplog.text
+    if discard:  # nor is a sweep refused for good where its data have changed
+        assert tiled_inverse(some_data(20, 12, seed=1), SHIFT, tmp_path, PLENTY, resume=True, discard=True).earlier == 0
 
 
 def test_a_full_disk_before_the_first_panel_leaves_nothing(tmp_path, monkeypatch):

@@ -12,9 +12,9 @@ rows that are solved together (`simd.py`) have about equally many; a shorter row
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from rankbench.core.compiler import numba
 from rankbench.solvers.als.simd import (
     LANES,
     TILE,

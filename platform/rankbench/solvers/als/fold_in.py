@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.fitting.executors import ThreadMap
 from rankbench.fitting.recommenders import FactorRecommender
 from rankbench.solvers.als.half_step import Coefficients, HalfStep

@@ -8,9 +8,9 @@ what it leaves of the residual is not asked for.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from rankbench.core.compiler import numba
 from rankbench.solvers.als.exact import exact_cycles
 from rankbench.solvers.als.simd import LANES, combine, products
 

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.core.errors import NumericalError
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.thread_pool import by_threads, slices

@@ -15,9 +15,9 @@ Products run along the dimensions of one row. The blocks' systems are solved for
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from rankbench.core.compiler import numba
 from rankbench.solvers.als.exact import exact_cycles, solve_lanes
 from rankbench.solvers.als.simd import LANES, TILE, combine, gather_transposed, outer, products
 

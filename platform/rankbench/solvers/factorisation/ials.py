@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
+from rankbench.core.compiler import numba
 from rankbench.core.params import Fixed, Range, param
 from rankbench.core.rng import stream
 from rankbench.fitting.context import Context

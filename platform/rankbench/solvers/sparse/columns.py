@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.fitting.recommenders import SparseRecommender
 from rankbench.fitting.thread_pool import by_threads
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.core.errors import require
 from rankbench.core.params import Choice, Params, Range, param, used_names
 from rankbench.data.blocks import by_item

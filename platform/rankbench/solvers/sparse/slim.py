@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.core.params import Fixed, Params, Range, param
 from rankbench.data.blocks import gram
 from rankbench.fitting.method import direct

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.core.compiler import numba
 from rankbench.data.blocks import require_exact
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.shared import shifted_diagonal

@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from rankbench.core.errors import require
+from rankbench.core.code import code_fingerprint
+from rankbench.core.errors import ConfigError
 from rankbench.fitting.flow import Flow
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.linalg import NotPositiveDefinite, not_positive_definite
@@ -26,6 +29,8 @@ from rankbench.solvers.tiled.grid import STREAM, choose_grid
 from rankbench.solvers.tiled.matrix import TiledMatrix
 from rankbench.solvers.tiled.operations import Change
 from rankbench.solvers.tiled.store import TileFile
+
+log = logging.getLogger(__name__)
 
 
 def tiled_inverse(
@@ -38,24 +43,25 @@ def tiled_inverse(
     resume: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
     flow: Flow | None = None,
+    discard: bool = False,
 ) -> TiledMatrix:
     """Compute the inverse of the shifted Gram of X (n_users, n_items), 0/1 CSR with sorted columns, as a matrix in `folder`.
 
     It needs at most `memory` bytes beside X and about n_items² · itemsize / 2 bytes of disk, reads n_items³/(2 tile) numbers
     and takes n_items³ flops, which `progress(done, total)` counts. `tile` is the number of rows per tile; by default it is as
     large as `memory` allows. With `resume`, a run that was killed continues after its last finished panel and gives the same
-    bits, for any number of threads. With a `flow`, its workers do the work: they must all see `folder`, and `memory` limits
-    each of them. Raises StorageError before any work if memory or disk do not suffice, NumericalError if the matrix is not
-    positive definite to working precision, and ConfigError if `resume` finds the tiles of another matrix.
+    bits, for any number of threads. `discard`: tiles of other data, of another configuration or of other code are replaced.
+    With a `flow`, its workers do the work: they must all see `folder`, and `memory` limits each of them. Raises StorageError
+    before any work if memory or disk do not suffice, NumericalError if the matrix is not positive definite to working
+    precision, and ConfigError if `resume` finds the tiles of another matrix.
     """
     dtype = np.dtype(dtype)
     gram = ShiftedGram(X, shift, dtype)
     problem = {"n": X.shape[1], "dtype": dtype.name, "odds": shift.odds, "ridge": shift.ridge, "data": _fingerprint(X)}
-    store = TileFile.open(folder, writes=True) if resume else None
+    store = _continued(folder, problem, discard) if resume else None
+    earlier = store.earlier if store else 0.0
     try:
         if store is not None:
-            advice = "choose another folder, or omit resume"
-            require(store.problem == problem, f"{folder}: holds tiles of other data or of another configuration; {advice}")
             tile = store.grid.tile
         elif flow and tile is None:
             tile = cluster_tile(X.shape[1], flow.workers, flow.pool.threads)
@@ -76,7 +82,27 @@ def tiled_inverse(
     finally:
         if store is not None:
             store.close()
-    return TiledMatrix(folder)
+    return TiledMatrix(folder, earlier)
+
+
+def _continued(folder: Path, problem: dict[str, Any], discard: bool) -> TileFile | None:
+    """Open the tiles that an earlier run left, if there are any that can be gone on with."""
+    store = TileFile.open(folder, writes=True)
+    if store is None:
+        return None
+    known, other = store.code == code_fingerprint(), store.problem != problem
+    what = "tiles of other data or of another configuration" if other else "tiles by another version of the code"
+    if discard and (other or not known):
+        log.warning("%s holds %s; the fit restarts from the beginning", folder, what)
+        store.discard()
+        store.close()
+        return None
+    if other:
+        store.close()
+        raise ConfigError(f"{folder}: holds {what}; choose another folder, or omit resume")
+    if not known:
+        log.warning("%s holds %s; the fit continues from them, and without --resume it restarts", folder, what)
+    return store
 
 
 def _run(store: TileFile, gram: ShiftedGram, progress: Callable[[int, int], None]) -> None:

@@ -15,14 +15,15 @@ from rankbench.solvers.tiled.store import TileFile
 class TiledMatrix:
     """The matrix (n, n) that `tiled_inverse` stored in `folder`, exactly symmetric.
 
-    It can be pickled for processes that see the same folder. Raises StorageError if the folder holds no finished inverse.
+    It can be pickled for processes that see the same folder. `earlier`: seconds of the runs that the last one continued. Raises
+    StorageError if the folder holds no finished inverse.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, earlier: float = 0.0):
         store = TileFile.open(folder)
         if store is None or store.finished < len(panels(store.grid.n_blocks)):
             raise StorageError(f"{folder}: holds no finished inverse; run it with resume")
-        self._store, self.folder = store, folder
+        self._store, self.folder, self.earlier = store, folder, earlier
         self.n, self.tile, self.dtype = store.grid.n, store.grid.tile, store.grid.dtype
 
     @property
@@ -31,7 +32,7 @@ class TiledMatrix:
 
     def __reduce__(self) -> tuple:
         self._store.require_own()
-        return TiledMatrix, (self.folder,)
+        return TiledMatrix, (self.folder, self.earlier)
 
     def columns(self, start: int, stop: int) -> np.ndarray:
         """The columns start to stop, (n, stop − start), in row-major order. One tile of extra memory is needed.

@@ -57,12 +57,13 @@ def fit_tiled(
     resume: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
     flow: Flow | None = None,
+    discard: bool = False,
 ) -> list[TiledLinearRecommender]:
     """Fit one model per member (method, parameters). All members must have the same shift, and share the matrix in `folder`.
 
-    `tiled_inverse` documents X, `memory`, `resume`, `flow` and the errors. Items without training interactions score 0, as in
-    `fit_shared`.
+    `tiled_inverse` documents X, `memory`, `resume`, `flow`, `discard` and the errors. Items without training interactions score
+    0, as in `fit_shared`.
     """
-    C = tiled_inverse(X, common_shift(members), folder, memory, dtype, resume=resume, progress=progress, flow=flow)
+    C = tiled_inverse(X, common_shift(members), folder, memory, dtype, None, resume, progress, flow, discard)
     diag_C, counts = C.diagonal().astype(np.float64), count_items(X.indices, X.shape[1])
     return [TiledLinearRecommender(C, *scales(solver, p, diag_C, counts)) for solver, p in members]

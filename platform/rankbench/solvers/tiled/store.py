@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from rankbench.core.code import code_fingerprint
 from rankbench.core.errors import StorageError
 from rankbench.core.files import disk_errors_are_clear, make_folder, write_json
 from rankbench.solvers.tiled.graph import Tile, panels
@@ -88,9 +90,22 @@ def _index(tile: Tile) -> int:
 
 
 class TileFile(Slots):
-    """The tiles of one matrix in a folder, and the number of panels `finished`. One process may write, others may read."""
+    """The tiles of one matrix in a folder, and the number of panels `finished`. One process may write, others may read.
 
-    def __init__(self, folder: Path, grid: Grid, problem: dict[str, Any], finished: int, slots: list[int], lock: IO | None):
+    `code` is the fingerprint of the code that computed the panels, and `earlier` the seconds that earlier runs took for them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        grid: Grid,
+        problem: dict[str, Any],
+        finished: int,
+        slots: list[int],
+        lock: IO | None,
+        code: str = "",
+        earlier: float = 0.0,
+    ):
         path = folder / TILES
         try:
             self._file = path.open("r+b" if lock else "rb", buffering=0)
@@ -98,7 +113,8 @@ class TileFile(Slots):
             raise StorageError(f"{path}: the tiles are missing; compute the inverse again") from None
         n_slots = max(slots_of(grid), os.fstat(self._file.fileno()).st_size // grid.tile_bytes)
         super().__init__(folder, grid, n_slots, slots, finished)
-        self.problem, self._lock = problem, lock
+        self.problem, self._lock, self.code, self.earlier = problem, lock, code or code_fingerprint(), earlier
+        self._opened = time.perf_counter()
         if lock:
             self._name_writer()
 
@@ -138,7 +154,8 @@ class TileFile(Slots):
             return None
         lock = _lock(folder) if writes else None
         try:
-            return cls(folder, *_state_in(folder), lock)
+            *state, code, earlier = _state_in(folder)
+            return cls(folder, *state, lock, code, earlier)
         except BaseException as error:
             if lock:
                 lock.close()
@@ -211,6 +228,7 @@ class TileFile(Slots):
 
     def _save(self, folder: Path, finished: int, slots: list[int]) -> None:
         state = {"problem": self.problem, "tile": self.grid.tile, "finished": finished, "slots": slots}
+        state |= {"code": code_fingerprint(), "seconds": self.earlier + time.perf_counter() - self._opened}
         write_json(folder / STATE, state)
 
     def close(self) -> None:
@@ -219,11 +237,14 @@ class TileFile(Slots):
             self._lock.close()
 
 
-def _state_in(folder: Path) -> tuple[Grid, dict[str, Any], int, list[int]]:
-    """What `panel.json` states: grid, problem, number of finished panels and slots. Raises StorageError for what cannot be."""
+def _state_in(folder: Path) -> tuple[Grid, dict[str, Any], int, list[int], str, float]:
+    """What `panel.json` states: grid, problem, number of finished panels, slots, code and seconds. Raises StorageError for what
+    cannot be.
+    """
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))
         problem, slots, finished = state["problem"], state["slots"], int(state["finished"])
+        code, seconds = str(state.get("code", "an earlier version")), float(state.get("seconds", 0))
         grid = Grid(problem["n"], state["tile"], np.dtype(problem["dtype"]))
         size = (folder / TILES).stat().st_size if (folder / TILES).exists() else 0
         # A tile has a slot from the panel of its column of L on.
@@ -236,7 +257,7 @@ def _state_in(folder: Path) -> tuple[Grid, dict[str, Any], int, list[int]]:
             raise ValueError
     except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
         raise StorageError(f"{folder / STATE}: names invalid tiles; compute the inverse again") from None
-    return grid, problem, finished, slots
+    return grid, problem, finished, slots, code, seconds
 
 
 def read_tile(folder: Path, slot: int, grid: Grid, tile: Tile) -> np.ndarray:

@@ -147,7 +147,7 @@ class UnitTrainable(tune.Trainable):
         if isinstance(unit.job.configs[0].spec, Iterative):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY, discard=True)
         if unit.tiled:
-            spill = Spill(self.store.folder / SPILL, unit.memory_bytes, resume=True)
+            spill = Spill(self.store.folder / SPILL, unit.memory_bytes, resume=True, discard=True)
         execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill, crew=_crew(unit))
         outcomes = yield from run_stepwise(unit.job, self.environment, execution, on_begin=self.begun.append)
         for outcome in outcomes:

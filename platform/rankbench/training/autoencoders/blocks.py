@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import torch
 
+from rankbench.core.compiler import numba
 from rankbench.fitting.checkpoints import part_of, prefixed
 from rankbench.kernels.neighbours import Precision
 from rankbench.kernels.parallel import in_parallel
