@@ -42,7 +42,7 @@ def rows_of(text: str | bytes, spec: Read) -> list[tuple]:
 
 def test_every_format_has_its_file():
     own = {"delimited", "json-lines", "mediawiki-sql", "netflix-prize", "parquet", "user-lines"}
-    assert set(FORMATS) == own | {"cornac", "elliot", "lenskit", "movielens", "recbole"}
+    assert set(FORMATS) == own | {"cornac", "elliot", "movielens", "recbole"}
     assert all(callable(reader(name)) for name in FORMATS)
 
 

@@ -30,14 +30,6 @@ COLUMNS = dict(
 REVIEWS = "".join(
     f'{{"reviewerID": "{u}", "asin": "{i}", "overall": {v}, "unixReviewTime": {t}}}\n' for u, i, v, t in ROWS
 ).encode()
-LENSKIT = {
-    "saved/schema.json": json.dumps(
-        {"default_interaction": "rating", "relationships": {"rating": {"entities": {"user": None, "item": None}}}}
-    ).encode(),
-    "saved/user.parquet": parquet(user_id=list(range(9))),
-    "saved/item.parquet": parquet(item_id=list(range(12))),
-    "saved/rating.parquet": parquet(user_num=[u for u, _ in PAIRS], item_num=[i for _, i in PAIRS]),
-}
 
 # What is imported: the files, the path among them, and the format. All of them are the same interactions.
 WHOLE = {
@@ -46,7 +38,6 @@ WHOLE = {
     "ratings.csv": ({"ratings.csv": text(",", ML)}, "ratings.csv", "movielens"),
     "recbole": ({"yelp/yelp.inter": text("\t", TYPED), "yelp/yelp.item": b"x"}, "yelp", "recbole"),
     "inter": ({"yelp.inter": text("\t", TYPED)}, "yelp.inter", "recbole"),
-    "lenskit": (LENSKIT, "saved", "lenskit"),
     "cornac": ({"uirt.txt": text("\t")}, "uirt.txt", "cornac"),
     "cornac-ui": ({"ui.txt": text("\t", rows=[row[:2] for row in ROWS])}, "ui.txt", "cornac"),
     "csv": ({"a.csv": text(",", ("customer", "product", "stars", "date"))}, "a.csv", "delimited"),

@@ -179,7 +179,7 @@ def _show_description(prepared: Dataset, facts: dict[str, Any]) -> None:
 )
 def import_(
     path: Annotated[
-        Path, typer.Argument(help="A file, archive or folder: CSV, JSON, Parquet, MovieLens, RecBole, Elliot, Cornac, LensKit.")
+        Path, typer.Argument(help="A file, archive or folder: CSV, JSON, Parquet, MovieLens, RecBole, Elliot, Cornac.")
     ],
     name: Annotated[str | None, typer.Option(help="Name of the dataset. Default: that of --out, or of the path.")] = None,
     to: Annotated[Path | None, typer.Option("--out", help="Write the card here. Default: NAME.yaml in this folder.")] = None,

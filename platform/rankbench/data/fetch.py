@@ -80,10 +80,8 @@ def _in_archive(raw: RawFile) -> list[RawFile]:
 
 
 def _laid_out(layout: Layout, file: Callable[[str, str], RawFile]) -> list[RawFile]:
-    """The parts of a layout with its companions; `file` makes one of them from what it is and its name."""
-    companions = {name: file(name, place) for name, place in layout.companions.items()}
-    parts = [file(part, layout.parts[part]) for part in PARTS if part in layout.parts]
-    return [replace(part, companions=part.companions | companions) for part in parts]
+    """The parts of a layout; `file` makes one of them from what it is and its name."""
+    return [file(part, layout.parts[part]) for part in PARTS if part in layout.parts]
 
 
 def _raw(card: Card, part: str, remote: RemoteFile, environment: Environment, progress: Progress, verify: bool) -> RawFile:

@@ -16,8 +16,6 @@ PARQUET = b"PAR1"  # the first bytes
 def format_of_names(names: list[str]) -> str | None:
     """The format of a folder or an archive of files with these names; None if the names do not tell."""
     bases = [PurePosixPath(name).name for name in names]
-    if "schema.json" in bases and any(base.endswith(".parquet") for base in bases):
-        return "lenskit"
     if any(base.endswith(".inter") for base in bases):
         return "recbole"
     if sum(base in movielens.RATINGS for base in bases) == 1:

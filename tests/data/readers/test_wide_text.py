@@ -1,7 +1,5 @@
 """Long text in a Parquet file: one value that all rows repeat, or that rows differ from in a few bytes."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -115,26 +113,3 @@ def test_rows_that_were_read_before_text_becomes_differences_are_not_read_twice(
     tables = list(reader("parquet")(raw_of(tmp_path, counted("u", 5000))))
     assert [len(table) for table in tables] == [1500, 548, 1024, 1024, 904]
     assert pa.concat_tables(tables)["user"].combine_chunks() == counted("u", 5000)
-
-
-@pytest.mark.parametrize(
-    ("users", "n_users", "said"),
-    [
-        (counted, 20_000, ""),
-        (repeated, 80_000, "user.parquet: its ids take more than 64 MB, far more than the file; are they unique?"),
-    ],
-    ids=["long", "repeated"],
-)
-def test_long_ids_of_lenskit(users, n_users, said, tmp_path):
-    n, schema = 160_000, {"r": {"entities": {"user": None, "item": None}, "interaction": True}}
-    (tmp_path / "schema.json").write_text(json.dumps({"relationships": schema}))
-    numbers = {"user_num": np.arange(n) % n_users, "item_num": np.zeros(n, np.int64)}
-    tables = {"user": {"user_id": users("x" * 890, n_users)}, "item": {"item_id": [1]}, "r": numbers}
-    companions = {}
-    for name, columns in tables.items():
-        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
-        companions[name] = RawFile(name, tmp_path / f"{name}.parquet", "", Read(format="lenskit"), "file")
-    raw = RawFile("all", tmp_path / "schema.json", "", Read(format="lenskit"), "file", companions=companions)
-    n_rows, found, n_bytes = outcome(raw)
-    assert n_rows == (0 if said else n) and said in found and bool(said) == bool(found)
-    assert n_bytes < 200 << 20

@@ -26,12 +26,9 @@ PART_WORDS |= dict.fromkeys(("valid", "val", "validation", "dev", "development",
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of a dataset, by their names in its folder or archive. `parts`: part → name; `companions`: what the reader
-    calls a further file → name.
-    """
+    """The files of a dataset. `parts`: part → name in its folder or archive."""
 
     parts: dict[str, str]
-    companions: dict[str, str] = field(default_factory=dict)
 
 
 Finder = Callable[[list[str], str], Layout]

@@ -133,11 +133,7 @@ def narrow(batch: pa.RecordBatch, locate: Locate) -> Iterator[pa.Table]:
                 row = pc.index(pc.greater(lengths, LONGEST_TEXT), True).as_py()
                 raise too_long(locate(row), printable(name), lengths[row].as_py())
             width += longest
-    yield from cut(pa.table(batch), width)
-
-
-def cut(table: pa.Table, width: int) -> Iterator[pa.Table]:
-    """Cut a table, of which a row will have at most `width` bytes of text, into tables of at most 32 MB of it."""
+    table = pa.table(batch)
     n = _rows(width, max(len(table), 1))
     for start in range(0, len(table), n):
         yield table if n >= len(table) else copied(table, start, min(start + n, len(table)))
