@@ -75,6 +75,25 @@ def test_the_numbers_of_threads_and_the_precision_of_products_are_restored():
         torch.set_float32_matmul_precision("highest")
 
 
+@pytest.mark.skipif(
+    not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="this PyTorch has the older setting alone"
+)
+def test_tf32_by_pytorchs_newer_setting_is_set_aside():
+    matmul = torch.backends.cuda.matmul
+    before, matmul.fp32_precision = matmul.fp32_precision, "tf32"
+    try:
+        with pinned(2):
+            assert matmul.fp32_precision == "ieee"
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        matmul.fp32_precision = before
+
+
+def test_without_a_number_a_process_takes_what_numbas_variable_allows(monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
+    assert available_cpus() == 1
+
+
 def test_fewer_threads_by_numbas_variable_than_were_asked_for_are_refused(monkeypatch):
     monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
     most = numba.config.NUMBA_NUM_THREADS

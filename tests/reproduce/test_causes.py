@@ -1,11 +1,13 @@
 """Why cells are off: only measured cells that are neither within 3 % nor in the interval, each with one cause."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from rankbench.cli import _main
 from rankbench.judge.agreement import Agreement
+from rankbench.reproduce import pages
 from rankbench.reproduce.agreement import Count, count_of
 from rankbench.reproduce.counts import by_cause, counts, off_cells
 from rankbench.reproduce.evidence import Evidence
@@ -104,3 +106,14 @@ def test_pages_and_status_tell_the_causes(tables, evidence, home, monkeypatch, c
     assert [(each["cause"], each["cells"]) for each in off] == [("steps", 2), ("above", 1), ("not found", 1)]
     assert _main(["reproduce", "status", "toy/2"]) == 0
     assert "trained with fewer steps than in the paper" in capsys.readouterr().out
+
+
+def test_rows_whose_ranges_changed_after_test_are_counted_over_their_datasets(measured, monkeypatch):
+    table, evidence = measured
+    arms = tuple(arm.model_copy(update={"after_test": arm.label != "C"}) for arm in table.spec.arms)
+    rows = [*rows_of([replace(table, spec=table.spec.model_copy(update={"arms": arms}))])]
+    cells = iter([[1], [1, 2], [], []])  # of A and B on a dataset, and on one without a measurement
+    monkeypatch.setattr(pages, "rows_of", lambda tables: [*rows, *rows])
+    monkeypatch.setattr(pages, "counted_cells", lambda row, evidence: next(cells))
+    (said,) = pages._after_test([table], evidence)
+    assert "3 of the measured cells" in str(said) and "A (toy/2), B (toy/2)" in str(said)

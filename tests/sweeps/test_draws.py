@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from rankbench.core.errors import DataError
 from rankbench.core.storage import Storage
-from rankbench.schema.shared_sweeps import copy_sweep
+from rankbench.schema.shared_sweeps import FILES, copy_sweep
+from rankbench.sweeps import store as stores
 from rankbench.sweeps.search.draws import Draws
 from rankbench.sweeps.store import SweepStore
 
@@ -44,7 +45,10 @@ def test_a_file_of_something_else_is_named_with_its_line(tmp_path, line):
         Draws(path)
 
 
-def test_in_a_store_each_draw_is_kept_and_another_host_reads_all(environment, s3, tmp_path):
+def test_in_a_store_few_draws_are_written_again_with_each_and_another_host_reads_all(environment, s3, tmp_path, monkeypatch):
+    sent, write = [], Storage.write
+    monkeypatch.setattr(Storage, "write", lambda self, key, content: (sent.append(len(content)), write(self, key, content)))
+    monkeypatch.setattr(stores, "PART", 500)
     name, shared = "small-01234567-20260101-000000-000000", Storage.from_env(f"{s3}/results", "here")
     hosts = [replace(environment, results=tmp_path / each, results_store=shared) for each in ("a", "b", "reader")]
 
@@ -55,16 +59,22 @@ def test_in_a_store_each_draw_is_kept_and_another_host_reads_all(environment, s3
 
     def add(draws, numbers):
         for number in numbers:
+            sent.clear()
             draws.add("x", {"tau": number})
+            line = len(json.dumps({"search": "x", "draw": number, "params": {"tau": number}})) + 1
+            if number > numbers[0]:  # with the first one, a new process stores what was there before
+                assert sum(sent) < 500 + line
             stored = Draws(copy_sweep(name, hosts[2]) / "draws.jsonl")
             assert stored.params["x"] == [{"tau": n} for n in range(number + 1)]
 
     first = begin(hosts[0])
-    add(first, range(3))
-    add(Draws(first.path, first._store), range(3, 5))  # of the same process, as when another search begins
+    add(first, range(30))
+    assert len(shared.objects(f"sweeps/{name}/{FILES}")) > 2
+    # Of the same process, as when another search begins: its first part is the whole file, and smaller ones are left.
+    add(Draws(first.path, first._store), range(30, 45))
     second = begin(hosts[1])
-    assert second.drawn("x", 4) == {"tau": 4}
-    add(second, range(5, 8))
+    assert second.drawn("x", 44) == {"tau": 44}
+    add(second, range(45, 75))
     assert (hosts[1].results / "sweeps" / name / "draws.jsonl").read_bytes() == (
         hosts[2].results / "sweeps" / name / "draws.jsonl"
     ).read_bytes()

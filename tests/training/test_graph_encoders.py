@@ -1,10 +1,28 @@
-"""Fits of encoders whose weights are learnt beside the vectors: wider vectors, and every weight with every optimiser."""
+"""Fits of encoders whose weights are learnt beside the vectors: they learn, wider vectors, every weight with every optimiser."""
 
 import numpy as np
 import pytest
-from fits import DIM, N_ITEMS, N_USERS, fitted, interactions, trainer_of
+from fits import DIM, N_ITEMS, N_USERS, driven, fitted, interactions, trainer_of
 
 ENCODERS = ("gat", "dgcf", "pinsage")
+
+
+@pytest.mark.parametrize(
+    ("loss", "values"),
+    [
+        ("sl", {"model": "gat"}),
+        ("sl", {"model": "dgcf"}),
+        ("sl", {"model": "pinsage"}),
+        ("bpr", {"model": "neumf", "n_negatives": 1}),
+        ("talos", {"model": "lightgcn", "objective": "catalogue", "users_per_step": 5}),
+    ],
+    ids=str,
+)
+def test_a_fit_lowers_its_loss(loss, values):
+    losses = []
+    steps = {"epochs": 30, "learning_rate": 0.02, "init": "xavier"}
+    driven(interactions(), loss, tell=lambda step, valid: losses.append(step.loss), **steps | values)
+    assert np.mean(losses[-3:]) < 0.95 * np.mean(losses[:3])
 
 
 @pytest.mark.parametrize("loss", ["bpr", "sl", "uib", "advinfonce", "sml"])

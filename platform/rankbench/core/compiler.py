@@ -11,10 +11,11 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numba
+from platformdirs import user_cache_dir
 
 __all__ = ["numba"]
 OLD = 30 * 24 * 3600.0  # seconds after which compiled loops of other versions of the code are removed
@@ -35,12 +36,13 @@ def keep_in(root: Path, digest: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)  # it is in use
-        for other in root.glob("loops-*"):
+    except OSError:
+        root = Path(user_cache_dir("rankbench"))
+        folder = root / folder.name
+    for other in root.glob("loops-*"):
+        with suppress(OSError):  # another process removes it
             if other.stat().st_mtime < time.time() - OLD:
                 shutil.rmtree(other, ignore_errors=True)
-    except OSError:
-        root = Path.home() / ".cache" / "rankbench"
-        folder = root / folder.name
     numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
 
 

@@ -13,17 +13,22 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from rankbench.core.control_groups import control_groups
 from rankbench.core.errors import require
 
+NUMBA = "NUMBA_NUM_THREADS"
 PER_CPU = 4  # most threads per processor: more only wait for one another, and tens of thousands fill the process table
 
 
 def available_cpus() -> int:
-    """Return the number of processors that this process may use: those it may run on, within the quota of its container."""
+    """Return the number of processors that this process may use: those it may run on, within the quota of its container and the
+    variable NUMBA_NUM_THREADS, which joblib sets in its workers.
+    """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return math.ceil(min([cpus, *_quotas()]))
+    allowed = os.environ.get(NUMBA, "")
+    return math.ceil(min([cpus, *_quotas(), *([max(1, int(allowed))] if allowed.isdigit() else [])]))
 
 
 def _quotas() -> Iterator[float]:
@@ -62,19 +67,38 @@ def pinned(threads: int) -> Iterator[None]:
 
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     fewer = f"NUMBA_NUM_THREADS={most} allows {most} of {threads} threads; unset it, or ask for {most} threads"
-    require(threads <= most or "NUMBA_NUM_THREADS" not in os.environ, fewer)
+    require(threads <= most or NUMBA not in os.environ, fewer)
     torch = sys.modules.get("torch")  # imported by now if the method uses it
-    before = numba.get_num_threads()
-    of_torch = (torch.get_num_threads(), torch.get_float32_matmul_precision()) if torch else None
-    with threadpool_limits(1):
+    before = torch and torch.get_num_threads(), numba.get_num_threads()
+    with threadpool_limits(1), _digits_of_float32(torch):
         if torch:
             torch.set_num_threads(1)
-            torch.set_float32_matmul_precision("highest")
         numba.set_num_threads(min(threads, most))
         try:
             yield
         finally:
-            if torch and of_torch:
-                torch.set_num_threads(of_torch[0])
-                torch.set_float32_matmul_precision(of_torch[1])
-            numba.set_num_threads(before)
+            if torch:
+                torch.set_num_threads(before[0])
+            numba.set_num_threads(before[1])
+
+
+@contextmanager
+def _digits_of_float32(torch: Any) -> Iterator[None]:
+    """Let PyTorch multiply without TF32, by the older of its two settings unless the process has used the newer one."""
+    if not torch:
+        yield
+        return
+    try:
+        before, last, restore = torch.get_float32_matmul_precision(), "highest", torch.set_float32_matmul_precision
+    except RuntimeError:  # the newer one, torch.backends.cuda.matmul.fp32_precision, says something else
+        matmul = torch.backends.cuda.matmul
+        before, last = matmul.fp32_precision, "ieee"
+
+        def restore(value: str) -> None:
+            matmul.fp32_precision = value
+
+    restore(last)
+    try:
+        yield
+    finally:
+        restore(before)

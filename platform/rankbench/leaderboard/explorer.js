@@ -168,11 +168,11 @@
     const about = `${counted(found.rows.length, "method")} on ${counted(found.datasets, "dataset")} of ${counted(found.sources, "source")}`;
     const named = (names) => (names.length > 12 ? [...names.slice(0, 11), `${names.length - 11} others`] : names).join(", ");
     const leftOut = found.leftOut.length ? ` Not measured on all of these datasets, and left out: ${named(found.leftOut)}.` : "";
-    const apart = found.apart.length ? ` Not part of this ranking, because most methods were not measured there: ${named(found.apart)}.` : "";
+    const apart = found.apart.length ? ` Not part of this ranking, because most methods were not measured there, or none of these has a result: ${named(found.apart)}.` : "";
     const processors = distinct(found.used.flatMap(([each]) => each.processors));
     const unequal = processors.length > 1 ? ` Seconds are those of different processors: ${processors.join("; ")}.` : "";
     const among = state.family === all ? "" : " Ranks and shares in the table are among these methods.";
-    const spread = found.sources < 2 ? "One source of data has no intervals." : "Brackets: 95 % intervals by resampling the sources.";
+    const spread = ["There are no such datasets.", "One source of data has no intervals."][found.sources] ?? "Brackets: 95 % intervals by resampling the sources.";
     sentence.textContent = `${about}. ${spread}${among}${leftOut}${apart}${unequal}`;
     answer.replaceChildren(drawCurves(found),
       make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Standings" }, drawTable(found)));

@@ -6,7 +6,6 @@ steps ends a little elsewhere; `CLOSE` is how far its metrics may be from those 
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.job import Job, configure
+from rankbench.experiment.methods import registered
 from rankbench.experiment.run import run
 from rankbench.leaderboard.agenda import FOLDER
 from rankbench.leaderboard.board import current
@@ -29,8 +29,6 @@ from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import VerifyOptions
 from rankbench.leaderboard.results import Leaderboard, Result, rounded
 from rankbench.ledger.line import measured_in
-
-log = logging.getLogger(__name__)
 
 CLOSE = 0.005  # share of the value of the metric that chose the setting
 
@@ -79,6 +77,8 @@ def chosen(options: VerifyOptions, results: Leaderboard) -> list[Result]:
     for each in results.all(Result):
         groups.setdefault((each.allowed, each.metric, each.threads), []).append(each)
     possible = [each for group in groups.values() for each in current(group) if each.finished]
+    if not options.entries:  # of a plugin that is not loaded, nothing can be drawn
+        possible = [each for each in possible if each.method in registered()]
     require(bool(possible), f"{results.folder}: no entries of races; `rankbench leaderboard --budget 30s` measures some")
     found = [each for name in options.entries or () for each in _named(name, possible, results.folder)] or possible
     if options.draw is None or options.draw >= len(found):
@@ -96,21 +96,12 @@ def verify(
     """Fit and measure entries again, one after another. `on_entry` is told of each, the number of those done, and of all.
 
     Raises ConfigError for names of no entry, and before the first fit if the card of a dataset or the parameters of a method
-    are others now; if only the data are, at that entry. Of entries that are drawn, those that cannot be fitted here, as of a
-    plugin that is not loaded, are left out with a warning.
+    are others now; if only the data are, at that entry.
     """
-    entries = []
-    for each in chosen(options, Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)):
-        try:
-            require_threads(each.threads, f"{_name(each)}: threads")
-            _job(each, environment)
-        except ConfigError as error:
-            if options.entries:
-                raise
-            log.warning("not verified: %s", error)
-        else:
-            entries.append(each)
-    require(bool(entries), "none of the entries can be verified here")
+    entries = chosen(options, Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped))
+    for each in entries:
+        require_threads(each.threads, f"{_name(each)}: threads")
+        _job(each, environment)
     found = []
     for each in entries:
         found.append(again(each, environment, progress))

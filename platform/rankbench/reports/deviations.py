@@ -121,7 +121,9 @@ def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[ReportRow
 def _within(value: Any, space: Mapping[str, Any]) -> bool:
     """Whether a search of `space` could choose the value."""
     ((kind, given),) = space.items()
-    return value in given if kind in ("grid", "choice") else given[0] <= value <= given[1]
+    if kind in ("grid", "choice") or not isinstance(value, int | float):
+        return value in given
+    return given[0] <= value <= given[1] and not (kind == "randint" and value == given[1])
 
 
 def differing_params(settings: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:

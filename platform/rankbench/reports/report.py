@@ -84,7 +84,7 @@ def _rows(stored: StoredSweep, compared: ComparisonsFile) -> tuple[list[ReportRo
     arms, entries = {arm.label: arm for arm in experiment.arms}, {(row.dataset, row.arm): row for row in stored.rows}
     rows, notes = list[ReportRow](), list[str]()
     runs: dict[str, list[str]] = {}
-    others = stand_ins(stored.finals)
+    others = stand_ins(record for record in records.values() if record.finished)
     for dataset in sorted({*about.dataset_names, *(dataset for dataset, _ in entries)}):
         recall = next((record.dataset.recall for record in stored.finals if record.dataset.name == dataset), "")
         is_open = "open" in (recall, experiment.published and experiment.published.recall)

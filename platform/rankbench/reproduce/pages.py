@@ -178,8 +178,10 @@ def _section(title: str, header: list[str], body: list[list[str]], text: str) ->
 def _after_test(tables: Sequence[PaperTable], evidence: Evidence) -> Iterator[Text]:
     """Say which rows were searched in ranges that were changed after numbers on test were known, and how many cells that is."""
     rows = [row for row in rows_of(tables) if row.arm.after_test and not row.stand_in and row.arm.variant_of is None]
-    cells = {f"{row.arm.label} ({row.table.name})": len(counted_cells(row, evidence)) for row in rows}
-    if found := {label: number for label, number in cells.items() if number}:
+    found = Counter[str]()
+    for row in rows:  # one per dataset
+        found[f"{row.arm.label} ({row.table.name})"] += len(counted_cells(row, evidence))
+    if found := +found:
         yield Text(
             f"{sum(found.values())} of the measured cells are of rows whose ranges were changed after numbers on test were "
             f"known, as their accounts say: {listed(found)}. Validation chose within these ranges."

@@ -2,6 +2,7 @@
 
     sweeps/<id>/attempts/<what>/<attempt>       who began the sweep or a trial, and when; <what>: sweep, or the id of a run
     sweeps/<id>/files/<attempt>/<name>          sweep.json, draws.jsonl, comparisons.json, chosen.json, report/...
+    sweeps/<id>/files/<attempt>/draws.jsonl.<n> the file of draws from byte n on, where the part before ends
     sweeps/<id>/records/<run>/<attempt>/        record.json, per_user.parquet, checksums.json
     sweeps/<id>/running.json, stop              the heartbeat, and the request to stop
     runs/<run>/<attempt>/                       as the records of a sweep
@@ -12,6 +13,7 @@ Of each file and each record, that of the newest attempt counts (see `core.attem
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -29,6 +31,7 @@ SWEEPS, RUNS, FILES, RECORDS, ATTEMPTS = "sweeps", "runs", "files", "records", "
 RUNNING, STOP = "running.json", "stop"
 SILENT = 30.0  # seconds without a heartbeat after which a sweep counts as dead
 _READ = ("sweep.json", "draws.jsonl", "comparisons.json", "chosen.json")  # the report is for people, and is not copied
+_PART = re.compile(r"(.+)\.(\d{12})")
 
 
 def stored_ids(storage: Storage) -> list[str]:
@@ -47,16 +50,23 @@ def copy_sweep(name: str, environment: Environment, take_over: bool = False) -> 
     with suppress(FileNotFoundError):
         if not take_over and abs(time.time() - (folder / RUNNING).stat().st_mtime) < SILENT:
             return folder
-    keys: dict[str, dict[str, str]] = defaultdict(dict)  # file → attempt → key
+    keys: dict[str, dict[str, dict[int, str]]] = defaultdict(lambda: defaultdict(dict))  # file → attempt → start of part → key
     for key in storage.objects(FILES):
-        _, attempt, file = key.split("/", 2)
+        _, attempt, stored = key.split("/", 2)
+        part = _PART.fullmatch(stored)
+        file, start = (part[1], int(part[2])) if part else (stored, 0)
         if file in _READ and attempts([attempt]):
-            keys[file][attempt] = key
+            keys[file][attempt][start] = key
     # A sweep without its file has not begun for readers, so that comes last.
     for file, by_attempt in sorted(keys.items(), key=lambda each: each[0] == "sweep.json"):
         _copy_file(storage, by_attempt[max(by_attempt)], folder / file)
     copy_records(storage, RECORDS, folder / RECORDS)
     return folder
+
+
+def part_name(file: str, start: int) -> str:
+    """The name under which the part of a file is stored that begins at the byte `start`."""
+    return f"{file}.{start:012d}" if start else file
 
 
 def copy_records(
@@ -134,8 +144,15 @@ def _below(keys: list[str], start: str) -> list[str]:
     return [key.removeprefix(f"{start}/") for key in keys if key.startswith(f"{start}/")]
 
 
-def _copy_file(storage: Storage, key: str, target: Path) -> None:
-    content = storage.read(key)
+def _copy_file(storage: Storage, parts: dict[int, str], target: Path) -> None:
+    """Copy a file whose parts have the given keys, by the bytes where they start."""
+    content = b""
+    # A process that begins anew with a file stores it in larger parts, and may leave smaller ones, which begin within these.
+    while len(content) in parts:
+        part = storage.read(parts[len(content)])
+        if not part:
+            break
+        content += part
     if not content or (target.is_file() and target.read_bytes() == content):
         return
     with atomic_file(target) as scratch:

@@ -19,12 +19,13 @@ from rankbench.core.environment import Environment
 from rankbench.core.files import atomic_folder, write_json
 from rankbench.core.replica import push
 from rankbench.core.storage import Storage
-from rankbench.schema.shared_sweeps import ATTEMPTS, FILES, RECORDS, SWEEPS, copy_records
+from rankbench.schema.shared_sweeps import ATTEMPTS, FILES, RECORDS, SWEEPS, copy_records, part_name
 from rankbench.tracking.record import RunRecord, write_record
 
 SWEEP = "sweep"  # the name of the attempts at the sweep itself
 OUTGOING = "outgoing"  # folder beside the records, of those that are being stored
 CHECKPOINTS = "checkpoints"  # folder beside the records, with a folder of states for each fit that has not ended
+PART = 1 << 16  # bytes after which the next part of a growing file begins
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,20 @@ class SweepStore:
         if self.shared and self.claim and self.claim.stored:
             for name in names:
                 self.shared.upload(f"{FILES}/{self.claim.stored.name}/{name}", self.folder / name)
+
+    def publish_part(self, name: str, start: int) -> int:
+        """Store what a growing file of the folder has from byte `start` on. Returns where its next part begins.
+
+        In a store nothing can be appended: there, such a file consists of parts, of which only the last is written again. A
+        part is complete before the next one begins, so that readers have all that was published.
+        """
+        if not (self.shared and self.claim and self.claim.stored):
+            return start
+        with (self.folder / name).open("rb") as file:
+            file.seek(start)
+            content = file.read()
+        self.shared.write(f"{FILES}/{self.claim.stored.name}/{part_name(name, start)}", content)
+        return start + len(content) if len(content) >= PART else start
 
     def trial(self, run_id: str, ids: Sequence[str]) -> TrialRecords:
         """Claim the next attempt at a trial, which will write the records `ids`.

@@ -19,6 +19,8 @@ from rankbench.core.code import package_fingerprint
 
 # What commands write into a checkout. It is no code: without this, the first result would mark the revision of all others.
 RESULTS = ("experiments/evidence", "experiments/leaderboard", "docs/results")
+# Variables of git by which a hook names its own checkout.
+OF_ANOTHER = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
 PACKAGES = ("rankbench", "ray", "torch", "mlflow", "numpy", "scipy", "pandas", "pyarrow", "numba", "optuna")
 
 
@@ -92,8 +94,7 @@ def revision_of(root: Path) -> str | None:
 
 
 def _git(root: Path, *words: str) -> str:
-    # Git's own variables, as in a hook, name another checkout.
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    own = {name: value for name, value in os.environ.items() if name not in OF_ANOTHER}
     done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=10, env=own)
     return done.stdout.strip()
 

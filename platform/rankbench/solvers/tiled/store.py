@@ -92,7 +92,7 @@ def _index(tile: Tile) -> int:
 class TileFile(Slots):
     """The tiles of one matrix in a folder, and the number of panels `finished`. One process may write, others may read.
 
-    `code` is the fingerprint of the code that computed the panels, and `earlier` the seconds that earlier runs took for them.
+    `code` is the fingerprint of the code that computed the first panel, and `earlier` the seconds of earlier runs.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class TileFile(Slots):
 
     def _save(self, folder: Path, finished: int, slots: list[int]) -> None:
         state = {"problem": self.problem, "tile": self.grid.tile, "finished": finished, "slots": slots}
-        state |= {"code": code_fingerprint(), "seconds": self.earlier + time.perf_counter() - self._opened}
+        state |= {"code": self.code, "seconds": self.earlier + time.perf_counter() - self._opened}
         write_json(folder / STATE, state)
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ class Draws:
 
     def __init__(self, path: Path, store: SweepStore | None = None):
         self.path, self._store = path, store
+        self._start = 0  # of the last part in the store
         self.lags: dict[str, int] = {}
         self.params: dict[str, list[dict[str, Any]]] = defaultdict(list)
         content = path.read_bytes() if path.is_file() else b""
@@ -66,7 +67,7 @@ class Draws:
                 claim.require_newest()
             file.write(json.dumps(entry) + "\n")
         if self._store:
-            self._store.publish(self.path.name)
+            self._start = self._store.publish_part(self.path.name, self._start)
         self._take(entry)
 
     def _take(self, entry: dict[str, Any]) -> None:
