@@ -1,4 +1,4 @@
-"""Fits of encoders whose weights are learnt beside the vectors: they learn, wider vectors, every weight with every optimiser."""
+"""Fits of encoders whose weights are learnt beside the vectors: they learn; wider vectors; every weight and optimiser."""
 
 import numpy as np
 import pytest
