@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -41,7 +42,14 @@ def test_what_was_written_by_another_version_is_written_back_with_every_key(fold
     assert content["cards"] == [later] and content["new"] == {"a": 1} and content["experiment"] == SWEEP["experiment"]
     names = "id experiment command changes cards not_available notes settings fits started_at new"
     assert list(content) == names.split()  # the order in which every version wrote them
-    assert list(ChosenFile.model_validate(CHOSEN).model_dump()) == ["metric", "on", "rows", "failed", "finished_at"]
+    assert list(ChosenFile.model_validate(CHOSEN).model_dump()) == ["metric", "on", "rows", "failed", "finished_at", "datasets"]
+
+
+def test_a_dataset_on_which_nothing_could_be_chosen_leaves_no_sweep_unfinished(folder):
+    stored = read_sweep(folder)
+    for rows, datasets, finished in ((True, (), True), (False, (), False), (False, ("synthetic",), True)):
+        chosen = stored.chosen.model_copy(update={"datasets": datasets} | ({} if rows else {"rows": ()}))
+        assert replace(stored, chosen=chosen).finished == finished
 
 
 def test_an_unfinished_sweep_is_read(folder):

@@ -156,6 +156,13 @@ def test_which_pairs_are_tested_is_no_other_sweep(environment):
     assert len(keys) == 1
 
 
+def test_what_is_said_of_a_row_makes_no_other_sweep(environment):
+    arm = {"method": "ease", "name": "EASE"}
+    about = {"account": "Why.", "cause": "steps", "after_test": True, "protocol": {"lam": 3}}
+    said = plan_of(environment, arm | about, protocol={"trials": 9})
+    assert said.key == plan_of(environment, arm).key != plan_of(environment, arm | {"params": {"lam": 3}}).key
+
+
 def test_what_an_earlier_sweep_has_finished_is_in_no_plan(environment):
     earlier = planned_of(environment)
     folder = opened(earlier, environment).folder

@@ -5,12 +5,15 @@ import pytest
 from rankbench.core.plugins import Shipment
 from rankbench.data.cards import load_card
 from rankbench.experiment.job import Job, configure
+from rankbench.schema.experiment import ArmSpec
 from rankbench.sweeps import store as store_module
 from rankbench.sweeps.run_units import give_up
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
-from rankbench.sweeps.units import Unit
+from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.tracking.record import find_record, read_per_user
+
+from .planned import two_units
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -53,3 +56,21 @@ def test_a_worker_that_is_lost_after_a_record_leaves_it(unit, environment, tmp_p
     give_up(unit, store, "its worker process died (the worker was lost 2 times)")
     assert find_record(store.records / first).finished and len(read_per_user(store.records / first))
     assert find_record(store.records / second).error == "its worker process died (the worker was lost 2 times)"
+
+
+def test_a_fit_that_an_error_ends_keeps_its_checkpoints_and_one_that_the_scheduler_stops_does_not(environment, tmp_path):
+    trial, units = UnitTrainable.__new__(UnitTrainable), two_units(environment)
+    planned = Planned(Shipment.of_this_process(), units, [])
+    trial.setup({"unit": 0, "nodes": 1}, planned, environment, SweepStore(tmp_path), prunes=True)
+    for ends, kept in ((trial.cleanup, True), (lambda: trial.reset_config({"unit": 1, "nodes": 1}), False)):
+        trial.step()
+        folder = trial._checkpoints
+        folder.mkdir(parents=True, exist_ok=True)
+        ends()
+        assert trial.run is None and folder.exists() == kept
+
+
+def test_a_draw_that_does_not_fit_together_is_left_out_and_told(caplog):
+    arm = ArmSpec(method="edlae", params={"p": {"choice": [0, 0.5]}, "lam": {"choice": [0, 1]}})
+    assert AdaptiveSearch(arm, None, 3).drawn({"p": 0, "lam": 0}) is None
+    assert "a draw is left out: " in caplog.text

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from rankbench.cluster.machine import Machine
-from rankbench.core.errors import StorageError
+from rankbench.core.errors import DataError, StorageError
 from rankbench.experiment.run import run
 from rankbench.sweeps.search.stage import Search
 from rankbench.sweeps.store import SweepStore
@@ -56,6 +56,21 @@ def test_a_record_that_appears_late_is_waited_for(group, environment):
     told, lost = ended(group)
     writer.join()
     assert [len(records) for records in told] == [len(outcomes)] and not lost
+
+
+def test_an_error_while_a_result_is_stored_is_that_error_and_no_lost_worker(group, environment):
+    for outcome in run(group.units[0].job, environment):
+        write_record(group.search.records, outcome.record, outcome.per_user)
+
+    def refuse(*_):
+        raise DataError("gowalla.fits.jsonl:3: a conflict of git")
+
+    after = ends.TrialEnds(group, refuse, print, print, again=True)
+    after.on_step_end(1, [])
+    after.on_trial_complete(1, [], SimpleNamespace(config={"unit": 0}))
+    with pytest.raises(DataError, match="a conflict of git"):
+        after.on_step_end(1, [])
+    assert after.lost == []
 
 
 def test_a_record_that_never_appears_is_that_of_a_lost_worker(group, monkeypatch):

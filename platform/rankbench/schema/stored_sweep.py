@@ -86,13 +86,16 @@ class ChosenRow(_File):
 
 
 class ChosenFile(_File):
-    """chosen.json: the chosen setting of each dataset and arm, and its final runs."""
+    """chosen.json: the chosen setting of each dataset and arm, and its final runs. `datasets`: those that the sweep has done,
+    also if no arm has a row there.
+    """
 
     metric: str = ""
     on: str = "valid"
     rows: tuple[ChosenRow, ...]
     failed: tuple[str, ...] = ()
     finished_at: str
+    datasets: tuple[str, ...] = ()
 
 
 class PooledMean(_File):
@@ -148,7 +151,7 @@ class StoredSweep:
     def finished(self) -> bool:
         """Whether settings were chosen on every available dataset; one may have become available after the others were done."""
         available = {*self.about.dataset_names} - {*self.about.not_available}
-        return self.chosen is not None and available <= {row.dataset for row in self.rows}
+        return self.chosen is not None and available <= {row.dataset for row in self.rows} | {*self.chosen.datasets}
 
     @property
     def finals(self) -> list[RunRecord]:

@@ -43,6 +43,10 @@ from rankbench.sweeps.spec_checks import (
 )
 from rankbench.sweeps.units import AdaptiveSearch, Unit, can_score, part_of_final, part_of_refit, units
 
+# What decides no run, of an experiment and of an arm: a sweep goes on after it was edited.
+OF_REPORTS = {"question", "resources", "not_run", "claims", "protocol", "unprinted"}
+OF_ROWS = ("costs", "printed", "unprinted", "as_published", "protocol", "variant_of", "cause", "account", "after_test")
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -82,9 +86,12 @@ class Plan:
         A sweep is resumed by its key, which does not depend on the datasets that are available.
         """
         # Values that are defaults are left out, so that a key does not change when a field is added.
-        experiment = self.spec.model_dump(mode="json", exclude={"question", "resources", "not_run"}, exclude_defaults=True)
+        experiment = self.spec.model_dump(mode="json", exclude=OF_REPORTS, exclude_defaults=True)
         if experiment.get("final", {}).pop("pairs", None) and not experiment["final"]:
             del experiment["final"]  # which pairs are tested decides no result of a run
+        for arm in experiment.get("arms", ()):
+            for name in OF_ROWS:
+                arm.pop(name, None)
         for entry in experiment["datasets"]:
             if isinstance(entry, dict):
                 entry.pop("file", None)  # the path of a card on this machine does not matter

@@ -115,6 +115,11 @@ def run_units(
         to_run, searches = [], []
         for end in lost:
             unit = end.unit
+            store.fetch(unit.ids)
+            results = results_of(unit, records)
+            if len(results) == len(unit.job.configs):  # it was stored before the worker was lost, or by another command
+                ended(unit, results, False)
+                continue
             losses[unit.run_id] += 1
             failures[unit.run_id] += end.reason != NODE_LOST
             if number < ROUNDS and failures[unit.run_id] < ATTEMPTS:
@@ -125,7 +130,8 @@ def run_units(
     # Fits of other commands have their checkpoints and tiles in the same folders.
     for name in (CHECKPOINTS, SPILL):
         for unit in (*units, *search.drawn):
-            shutil.rmtree(store.folder / name / unit.run_id, ignore_errors=True)
+            if len(results_of(unit, records)) == len(unit.job.configs):  # a failed fit goes on from there when it is repeated
+                shutil.rmtree(store.folder / name / unit.run_id, ignore_errors=True)
         with suppress(OSError):  # not empty, or none
             (store.folder / name).rmdir()
     shutil.rmtree(store.folder / OUTGOING, ignore_errors=True)

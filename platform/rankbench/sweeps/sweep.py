@@ -211,10 +211,13 @@ class _Stages:
         spec = spec or self.planned.spec
         members = [*fixed, *(search.draft for search in adaptive for _ in range(search.trials))]
         progress = self.begin(Progress(name, len(members), sum(unit.cost for unit in members)))
-        costs = {unit.run_id: unit.cost for unit in fixed}  # on the machines of the cluster, a unit may have another one
+        # On the machines of the cluster, a unit may have another cost.
+        costs: dict[object, float] = {unit.run_id: unit.cost for unit in fixed}
+        costs |= {search.draft.arm: search.draft.cost for search in adaptive}
 
         def done(unit: Unit, finished: list[RunRecord], cached: bool) -> None:
-            progress.add(finished, costs.get(unit.run_id, unit.cost), spec.search.choose.metric, cached)
+            cost = costs.get(unit.run_id, costs.get(unit.arm, unit.cost))
+            progress.add(finished, cost, spec.search.choose.metric, cached)
             self.listener.done(unit, finished)
 
         return run_units(
@@ -271,7 +274,9 @@ class _Stages:
             for dataset, arm in dict.fromkeys([*best, *final])
         )
         by, failed_ids = spec.search.choose, tuple(record.id for record in failed)
-        content = ChosenFile(metric=by.metric, on=by.on, rows=rows, failed=failed_ids, finished_at=_now())
+        done = tuple(card.name for card in planned.cards)
+        about = {"metric": by.metric, "on": by.on, "datasets": done, "failed": failed_ids, "finished_at": _now()}
+        content = ChosenFile(rows=rows, **about)
         store.write("chosen.json", content.content())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import Job, MethodConfig, configure
 from rankbench.fitting.method import Iterative
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,14 @@ class AdaptiveSearch:
         return replace(self.draft, job=replace(self.draft.job, configs=(config,)))
 
     def drawn(self, values: dict[str, Any]) -> Unit | None:
-        """The unit of a draw; None if its values are of the registry's ranges and do not fit together, so that nothing runs."""
+        """The unit of a draw; None if its values do not fit together, so that nothing runs. It is told of ranges that the
+        experiment states; those of the registry are known to have such values.
+        """
         try:
             return self.unit(values)
-        except ConfigError:
+        except ConfigError as error:
             if not self.arm.ranges:
-                raise
+                log.warning("a draw is left out: %s", error)
             return None
 
 

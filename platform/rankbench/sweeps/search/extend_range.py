@@ -19,17 +19,17 @@ STEP = 0.25  # share of an interval, on its scale, by which it is extended
 Settings = Sequence[dict[str, Any]]
 
 
-def edges(arm: ArmSpec, best: dict[str, Any], tried: Settings, near: float = 0.0) -> dict[str, float]:
+def edges(arm: ArmSpec, best: dict[str, Any], tried: Settings) -> dict[str, float]:
     """Return the searched numbers whose best value is the smallest or largest that was tried, and not the end of what the
-    method accepts, each with the value after it. `near`: a value within this share of an interval from its end is at the end.
+    method accepts, each with the value after it. A value within the share NEAR of an interval from its end is at the end.
     """
-    following = {name: _next(arm, best, name, tried, near) for name in _numeric(arm)}
+    following = {name: _next(arm, best, name, tried) for name in _numeric(arm)}
     return {name: value for name, value in following.items() if value is not None}
 
 
-def one_step_beyond(arm: ArmSpec, best: dict[str, Any], tried: Settings, near: float = 0.0) -> list[dict[str, Any]]:
+def one_step_beyond(arm: ArmSpec, best: dict[str, Any], tried: Settings) -> list[dict[str, Any]]:
     """Return settings that continue the range of each parameter on whose edge the best setting lies, by one value each."""
-    following = edges(arm, best, tried, near)
+    following = edges(arm, best, tried)
     return [setting for name, value in following.items() if (setting := best | {name: value}) not in tried]
 
 
@@ -38,14 +38,14 @@ def ends_of(spec: ExperimentSpec, best: RunRecord, search: Sequence[RunRecord]) 
     smallest and the largest value of it.
     """
     arm, values, tried = _tried(spec, best, search)
-    bounds = {name: _values(name, arm, tried) for name in edges(arm, values, tried, NEAR)}
+    bounds = {name: _values(name, arm, tried) for name in edges(arm, values, tried)}
     return {name: (each[0], each[-1]) for name, each in bounds.items()}
 
 
 def settings_beyond(spec: ExperimentSpec, best: RunRecord, search: Sequence[RunRecord]) -> list[MethodConfig]:
     """Return the settings one step beyond the ranges at whose end the `best` record of a `search` lies."""
     arm, values, tried = _tried(spec, best, search)
-    return [configure(arm.method, each, arm.label, arm.label) for each in one_step_beyond(arm, values, tried, NEAR)]
+    return [configure(arm.method, each, arm.label, arm.label) for each in one_step_beyond(arm, values, tried)]
 
 
 def _tried(spec: ExperimentSpec, best: RunRecord, search: Sequence[RunRecord]) -> tuple[ArmSpec, dict[str, Any], Settings]:
@@ -73,17 +73,17 @@ def _values(name: str, arm: ArmSpec, tried: Settings) -> list[float]:
     return sorted({*stated, *(value for setting in tried if (value := setting[name]) is not None)})
 
 
-def _last_two(arm: ArmSpec, best: dict[str, Any], name: str, tried: Settings, near: float) -> tuple[float, float] | None:
+def _last_two(arm: ArmSpec, best: dict[str, Any], name: str, tried: Settings) -> tuple[float, float] | None:
     """The end of a range at which the best value is, and the value before it; None if it is inside."""
     values = _values(name, arm, tried)
     ((kind, stated),) = arm.params[name].items()
-    if near and kind in ("uniform", "loguniform"):
+    if kind in ("uniform", "loguniform"):
         if log := kind == "loguniform":  # a default, such as no decay, need not be on the scale
             values = [value for value in values if value > 0]
         if best[name] not in values:
             return None
         low, high, value, *ends = (math.log(x) if log else x for x in (values[0], values[-1], best[name], *stated))
-        if near * (high - low) < min(value - low, high - value):
+        if NEAR * (high - low) < min(value - low, high - value):
             return None
         step = STEP * (ends[1] - ends[0])
         end, before = (high, high - step) if high - value <= value - low else (low, low + step)
@@ -93,11 +93,11 @@ def _last_two(arm: ArmSpec, best: dict[str, Any], name: str, tried: Settings, ne
     return (values[-1], values[-2]) if best[name] == values[-1] else (values[0], values[1])
 
 
-def _next(arm: ArmSpec, best: dict[str, Any], name: str, tried: Settings, near: float) -> float | None:
+def _next(arm: ArmSpec, best: dict[str, Any], name: str, tried: Settings) -> float | None:
     """The value after the edge: by the ratio of the last two values or, if one is 0, by their difference; by a part of the step
     if the method does not accept the whole. None if the best value is not at an edge, or if no part is accepted.
     """
-    found = _last_two(arm, best, name, tried, near)
+    found = _last_two(arm, best, name, tried)
     if found is None:
         return None
     last, before = found

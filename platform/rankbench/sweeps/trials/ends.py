@@ -58,6 +58,11 @@ class TrialEnds(Unsaved, tune.Callback):
     ):
         self.group, self.on_done, self.on_late, self.warn, self.again = group, on_done, on_late, warn, again
         self.lost: list[Trial] = []
+        self.refused: Exception | None = None  # of `on_done`, which Tune would take for an error of the trial
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        if self.refused:
+            raise self.refused
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         unit, search = self.group.unit_of(trial), self.group.search
@@ -65,7 +70,10 @@ class TrialEnds(Unsaved, tune.Callback):
             self._lost(trial)
             return
         search.end(unit)
-        self.on_done(unit, records_of(unit, search.records), False)
+        try:
+            self.on_done(unit, records_of(unit, search.records), False)
+        except Exception as error:
+            self.refused = self.refused or error
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self._lost(trial)

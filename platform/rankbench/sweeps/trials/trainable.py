@@ -75,17 +75,18 @@ class UnitTrainable(tune.Trainable):
         self._set_unit(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
+        if self.run:  # the scheduler has stopped it
+            shutil.rmtree(self._checkpoints, ignore_errors=True)
         self.cleanup()
         self._set_unit(new_config)
         return True
 
     def cleanup(self) -> None:
-        """Close a run that the scheduler has stopped."""
+        """Close a run that has not ended. Its checkpoints stay, because Tune calls this, too, where an error ends it."""
         if self.run:
             self.run.close()
             self.limits.end()
             self.run = None
-            shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def _set_unit(self, config: dict[str, Any]) -> None:
         unit = self.units[config["unit"]] if "unit" in config else self.searches[config["search"]].unit(config["values"])
