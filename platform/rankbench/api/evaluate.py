@@ -19,7 +19,7 @@ from rankbench.core.errors import ConfigError, require
 from rankbench.core.plain import whole_number
 from rankbench.core.progress import Progress
 from rankbench.core.public import public
-from rankbench.core.threads import available_cpus, pinned
+from rankbench.core.threads import own_threads, pinned
 from rankbench.data.cards import load_card
 from rankbench.data.lists import lists_of
 from rankbench.data.prepare import prepare
@@ -77,7 +77,7 @@ def evaluate(
     if given:
         require_within(wanted, len(data.items), data.name, argument_of(wanted.k, words, chosen))
     about: dict[str, Any] = {"on": on, "fit_on": fit_on, "seed": whole_number("seed", seed), "allow_missing": allow_missing}
-    with pinned(available_cpus()):
+    with pinned(own_threads()):
         record, columns, ids = measure_lists(lists_of(lists), data, wanted, name or _name_of(lists), **about)
     assert record.lists is not None
     return Evaluation(
@@ -113,7 +113,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         stored, columns_of_sweep = sweep_for(options.sweep, data, options.on, environment)
         metrics = MetricSet(tuple(dict.fromkeys([*columns_of_sweep.names, *metrics.names])))
     try:
-        with pinned(available_cpus()):
+        with pinned(own_threads()):
             record, columns, ids = measure_lists(lists_of(options.lists), data, metrics, name, **about)
     except ConfigError as error:  # of an argument, in the word of its option
         raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|seconds): ", _as_option, str(error))) from None

@@ -11,7 +11,7 @@ from rankbench.cluster.workplace import crew_of, require_shared_folder, workplac
 from rankbench.core.config import assignments
 from rankbench.core.errors import require
 from rankbench.core.memory import Spill, available_memory, bytes_of
-from rankbench.core.threads import available_cpus
+from rankbench.core.threads import own_threads
 from rankbench.experiment.execution import Execution, require_device
 from rankbench.experiment.job import MethodConfig
 from rankbench.experiment.options import FitOptions
@@ -38,7 +38,7 @@ def open_execution(
     ):
         if isinstance(method, ClosedForm) and executor.flow() is not None:  # the cluster may also come from RAY_ADDRESS
             require_shared_folder(tiles.folder.parent)
-        yield Execution(n_threads or available_cpus(), executor, options.device, saved, tiles, crew)
+        yield Execution(n_threads or own_threads(), executor, options.device, saved, tiles, crew)
 
 
 def _tell(number: int, length: str) -> None:

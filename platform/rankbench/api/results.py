@@ -65,7 +65,7 @@ class Results:
         """One row per iteration of the final fits of iterative methods: dataset, model, seed, split seed, iteration, training
         seconds, loss, and the metrics that were measured then.
         """
-        finals = [record for record in self.stored.records.values() if record.stage == "final"]
+        finals = self.stored.finals
         splits = {record.id: record.dataset.split_seed for record in finals}
         return pd.DataFrame(
             {"dataset": record.dataset.name, "model": record.label, "seed": record.seed, "split_seed": splits[record.id]} | row

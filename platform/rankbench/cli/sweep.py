@@ -129,7 +129,8 @@ def status(name: SweepName = None, json: Json = False) -> None:
     running = last_heartbeat(stored.folder, SweepStore.of(stored.folder, environment).shared)
     state = "running" if running else "finished" if stored.finished else "interrupted"
     metric = stored.about.experiment.search.choose.metric
-    rows = _by_arm(stored.records.values(), metric)
+    searched = [record for record in stored.records.values() if record.stage == "search"]
+    rows = _by_arm([*searched, *stored.finals], metric)
     if json:
         missing = {name: vars(problem) for name, problem in stored.about.not_available.items()}
         about = {"id": stored.folder.name, "state": state, "metric": metric, "running": running, "not_available": missing}

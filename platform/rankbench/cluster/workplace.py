@@ -15,7 +15,7 @@ from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.storage import Storage
-from rankbench.core.threads import available_cpus, require_threads
+from rankbench.core.threads import own_threads, require_threads
 from rankbench.fitting.crew import Crew
 from rankbench.fitting.executors import BlockMap, ThreadMap
 
@@ -28,7 +28,7 @@ def workplace(address: str | None, n_threads: int | None = None) -> Iterator[Blo
     """
     address = os.environ.get("RAY_ADDRESS", "") if address is None else address
     if not address:
-        yield ThreadMap(n_threads or available_cpus())
+        yield ThreadMap(n_threads or own_threads())
         return
     from rankbench.cluster.session import session
 

@@ -39,6 +39,9 @@ def keep_in(root: Path, digest: str) -> None:
     except OSError:
         root = Path(user_cache_dir("rankbench"))
         folder = root / folder.name
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            os.utime(folder)
     for other in root.glob("loops-*"):
         with suppress(OSError):  # another process removes it
             if other.stat().st_mtime < time.time() - OLD:

@@ -23,12 +23,17 @@ PER_CPU = 4  # most threads per processor: more only wait for one another, and t
 
 
 def available_cpus() -> int:
-    """Return the number of processors that this process may use: those it may run on, within the quota of its container and the
-    variable NUMBA_NUM_THREADS, which joblib sets in its workers.
-    """
+    """Return the number of processors that this process may use: those it may run on, within the quota of its container."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return math.ceil(min([cpus, *_quotas()]))
+
+
+def own_threads() -> int:
+    """Return the number of threads of a computation in this process, if nobody says another one: one per processor, and no more
+    than the variable NUMBA_NUM_THREADS allows, which joblib sets in its workers.
+    """
     allowed = os.environ.get(NUMBA, "")
-    return math.ceil(min([cpus, *_quotas(), *([max(1, int(allowed))] if allowed.isdigit() else [])]))
+    return min(available_cpus(), int(allowed)) if allowed.isdigit() and int(allowed) else available_cpus()
 
 
 def _quotas() -> Iterator[float]:

@@ -25,7 +25,7 @@ class Execution:
     `spill`.
     """
 
-    n_threads: int = field(default_factory=threads.available_cpus)
+    n_threads: int = field(default_factory=threads.own_threads)
     executor: BlockMap | None = None
     device: str = "cpu"
     checkpoints: Checkpoints | None = None

@@ -19,7 +19,7 @@ from rankbench.core.errors import ConfigError, first_line, require, shown
 from rankbench.core.memory import available_memory
 from rankbench.core.plain import whole_number
 from rankbench.core.public import public
-from rankbench.core.threads import available_cpus, pinned
+from rankbench.core.threads import own_threads, pinned
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.cards import load_card
 from rankbench.data.interactions import near_id, positions_of
@@ -234,7 +234,7 @@ class Model:
         nothing = sp.csr_array(history.shape, dtype=np.float32)
         excluded = self_pairs(ids, self.items) if name == "user" and self.dataset.get("self_excluded") else None
         holdout = Holdout(rows.astype(np.int32), history, nothing, excluded, filter_seen)
-        with pinned(available_cpus()):
+        with pinned(own_threads()):
             ranking = _ranked(model or self.recommender, holdout, k, rows=np.arange(len(rows)))
         listed = ranking.items >= 0
         if isinstance(model or self.recommender, SparseRecommender):
@@ -287,7 +287,7 @@ class Model:
         if chosen:
             source = argument_of(wanted.k, words, lengths != [*DEFAULT_CUTOFFS])
             require_within(wanted, len(data.items), data.name, source)
-        with pinned(available_cpus()):
+        with pinned(own_threads()):
             ranking = rank_all(
                 lambda warm, rows: [_ranked(self.recommender, warm, wanted.k, wanted.auc, rows)],
                 [self.recommender], holdout, wanted.k, wanted.auc,

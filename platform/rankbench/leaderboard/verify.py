@@ -20,7 +20,6 @@ from rankbench.data.cards import load_card
 from rankbench.evaluation.metrics import metric_set
 from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.job import Job, configure
-from rankbench.experiment.methods import registered
 from rankbench.experiment.run import run
 from rankbench.leaderboard.agenda import FOLDER
 from rankbench.leaderboard.board import current
@@ -70,20 +69,37 @@ class Verified:
         }  # fmt: skip
 
 
-def chosen(options: VerifyOptions, results: Leaderboard) -> list[Result]:
-    """Return the entries that the options name. Raises ConfigError for names of no entry, and of entries without a result."""
+def chosen(options: VerifyOptions, results: Leaderboard, environment: Environment) -> list[Result]:
+    """Return the entries that the options name, or draw from those that can be fitted here, unlike one of a plugin that is not
+    loaded or of another card. Raises ConfigError for names of no entry, and of entries without a result.
+    """
     require(bool(options.entries) or options.draw is not None, "name entries as DATASET/METHOD, or draw some with --draw 20")
     groups: dict[tuple[str, str, int], list[Result]] = {}
     for each in results.all(Result):
         groups.setdefault((each.allowed, each.metric, each.threads), []).append(each)
     possible = [each for group in groups.values() for each in current(group) if each.finished]
-    if not options.entries:  # of a plugin that is not loaded, nothing can be drawn
-        possible = [each for each in possible if each.method in registered()]
     require(bool(possible), f"{results.folder}: no entries of races; `rankbench leaderboard --budget 30s` measures some")
     found = [each for name in options.entries or () for each in _named(name, possible, results.folder)] or possible
-    if options.draw is None or options.draw >= len(found):
+    if options.draw is None:
         return found
-    return random.Random(options.seed).sample(found, options.draw)
+    if not options.entries:
+        found = [each for each in found if _can_be_fitted(each, environment)]
+        require(bool(found), f"{results.folder}: none of the entries can be fitted here")
+    return random.Random(options.seed).sample(found, min(options.draw, len(found)))
+
+
+def _can_be_fitted(entry: Result, environment: Environment) -> bool:
+    try:
+        _require_here(entry, environment)
+    except ConfigError:
+        return False
+    return True
+
+
+def _require_here(entry: Result, environment: Environment) -> Job:
+    """The job of an entry; ConfigError if it cannot be fitted here."""
+    require_threads(entry.threads, f"{_name(entry)}: threads")
+    return _job(entry, environment)
 
 
 def verify(
@@ -98,10 +114,10 @@ def verify(
     Raises ConfigError for names of no entry, and before the first fit if the card of a dataset or the parameters of a method
     are others now; if only the data are, at that entry.
     """
-    entries = chosen(options, Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped))
+    results = Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)
+    entries = chosen(options, results, environment)
     for each in entries:
-        require_threads(each.threads, f"{_name(each)}: threads")
-        _job(each, environment)
+        _require_here(each, environment)
     found = []
     for each in entries:
         found.append(again(each, environment, progress))

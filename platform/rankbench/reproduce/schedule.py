@@ -29,6 +29,7 @@ from rankbench.reproduce.simulations import StudyTable
 from rankbench.sweeps.search.random_draws import distinct_settings
 from rankbench.sweeps.store import CHECKPOINTS
 from rankbench.sweeps.units import Unit, units
+from rankbench.tracking.record import find_record
 
 Stage = Literal["printed", "chosen", "as published", "study", "search", "seeds", "search on test", "again"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -53,6 +54,7 @@ class Task:
     waited: str = ""  # when the rows were measured last; empty if never
     seconds: float = 0.0  # a rough estimate; of a fit that was begun, of what is left
     begun: Begun | None = None  # by an earlier call, which has saved a checkpoint
+    failed: bool = False  # then; it is not the first one of each further call
 
     @property
     def key(self) -> tuple[str, tuple[object, ...], tuple[object, ...], str]:
@@ -135,7 +137,9 @@ def tasks(
             begun = Begun.read(records_folder(environment).parent / CHECKPOINTS / unit.run_id)
             seconds = _seconds_left(unit, begun) if begun else _seconds_of(own, evidence) or (unit.cost if size else 0.0)
             waited = _waited([row for fit in own for row in fit.rows], evidence)
-            result.append(Task(stage, first.card.name, own, unit, waited=waited, seconds=seconds, begun=begun))
+            record = find_record(records_folder(environment) / unit.run_id)
+            failed = record is not None and record.failed
+            result.append(Task(stage, first.card.name, own, unit, waited=waited, seconds=seconds, begun=begun, failed=failed))
     searches: dict[tuple[Stage, Part, tuple[object, ...]], list[PaperRow]] = {}
     for row in (row for row in rows if row.published):
         wanted: list[tuple[Stage, Part]] = [("search", "valid")] if row.needs_search else []
@@ -152,7 +156,13 @@ def tasks(
     for study in (each for each in studies if each.stored(evidence) is None):
         result.append(Task("study", study.dataset, study=study, seconds=study.simulation.seconds(study.dataset)))
     return sorted(
-        result, key=lambda task: (task.begun is None, TURN[task.stage], task.waited, task.seconds / max(task.n_cells, 1))
+        result,
+        key=lambda task: (
+            task.begun is None or task.failed,
+            TURN[task.stage],
+            task.waited,
+            task.seconds / max(task.n_cells, 1),
+        ),
     )
 
 

@@ -54,7 +54,7 @@ def epoch_time(p: EpochTime, seed: int, environment: Environment, progress: Prog
     # All configurations are checked before the first is timed.
     configs = {name: (registry.get(name), configure(name, p.config_of(name)).params) for name in names}
     data = load(p.dataset, environment)
-    n_threads = threads.available_cpus()
+    n_threads = threads.own_threads()
     rows: list[dict[str, Any]] = []
     with threads.pinned(n_threads):
         for index, (name, (loss, params)) in enumerate(configs.items()):

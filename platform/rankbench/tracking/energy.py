@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ class EnergyMeter:
             package.start()
         self._at_gpus, self._busy = _millijoules(self._gpus), _processor_seconds()
         self._read_at, self._over = time.monotonic(), threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        # The thread ends with the meter, which is never stopped where a fit ends by an error.
+        self._thread = threading.Thread(target=_watch, args=(weakref.ref(self), self._over), daemon=True)
         self._thread.start()
 
     def stop(self) -> float | None:
@@ -52,10 +54,6 @@ class EnergyMeter:
         gpus = (_millijoules(self._gpus) - self._at_gpus) / 1000
         return round(self._joules + gpus, 1) if self._known and alone else None
 
-    def _watch(self) -> None:
-        while not self._over.wait(EVERY):
-            self._read()
-
     def _read(self) -> None:
         from codecarbon.core.units import Energy, Time
 
@@ -66,6 +64,12 @@ class EnergyMeter:
             self._known = self._known and not package.sample_skipped and (now - self._read_at) * MOST_WATTS < whole
             self._joules += joules
         self._read_at = now
+
+
+def _watch(meter: weakref.ref[EnergyMeter], over: threading.Event) -> None:
+    while not over.wait(EVERY) and (alive := meter()) is not None:
+        alive._read()
+        del alive
 
 
 def _packages(powercap: Path) -> list[Any]:

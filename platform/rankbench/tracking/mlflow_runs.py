@@ -210,7 +210,8 @@ class MlflowRuns:
             self.client.log_inputs(run_id, datasets=inputs)
         for path in sorted(folder.glob("*")):
             # A search has many runs, so their per-user metrics are not sent.
-            if path.suffix == ".json" or record.stage != "search":
+            wanted = path.suffix == ".json" or record.stage != "search"
+            if wanted and path.is_file() and not path.is_symlink():  # a link may lead to a file that is no result
                 self.client.log_artifact(run_id, str(path))
         self.client.set_terminated(run_id, status, end_time=ended)
         # A slow server may have carried out a request after its timeout: `_only` deletes such duplicates.

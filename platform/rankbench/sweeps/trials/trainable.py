@@ -19,7 +19,7 @@ from ray import tune
 
 from rankbench.core.attempts import Superseded
 from rankbench.core.environment import Environment
-from rankbench.core.errors import StorageError
+from rankbench.core.errors import ConfigError, NumericalError, StorageError
 from rankbench.core.memory import Spill
 from rankbench.core.plugins import Shipment
 from rankbench.experiment.execution import Execution, Limit
@@ -104,6 +104,8 @@ class UnitTrainable(tune.Trainable):
             _require_visible(self.store)
             self.records = self.store.trial(self.unit.run_id, self.unit.ids)
             self.started_at = time.monotonic()
+            curve = Checkpoints(self._checkpoints).values().get("curve")
+            self.earlier = curve[-1]["seconds"] if curve else 0.0
             self.run = self._start()
         else:
             waited = time.monotonic() - self.reported_at
@@ -123,9 +125,12 @@ class UnitTrainable(tune.Trainable):
         except Superseded:
             raise  # nothing may be written; if the driver still waits for this trial, it runs it again
         except Exception as error:
+            if isinstance(error, NumericalError | ConfigError):  # from there, the fit would only fail again
+                shutil.rmtree(self._checkpoints, ignore_errors=True)
             for config in self.unit.job.configs:
                 if self.unit.job.run_id(config) not in self.written:  # a full disk may end a trial between two of its records
-                    spent = {"fit": round(time.monotonic() - self.started_at, 4)}  # which counts in bounded searches
+                    # This counts in bounded searches, also what the fit took before the checkpoint that it went on from.
+                    spent = {"fit": round(time.monotonic() - self.started_at + self.earlier, 4)}
                     self.records.write(replace(failure(self.unit.job, config, error), seconds=spent), None)
         self.limits.end()
         self.run = None
