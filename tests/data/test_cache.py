@@ -75,10 +75,10 @@ def test_what_a_process_holds_is_left(dataset, environment):
 def test_downloads_are_listed_and_what_is_left_of_one_is_unfinished(environment):
     folder = environment.data / "raw" / "ml"
     folder.mkdir(parents=True)
-    for name in ("ml.zip", "other.zip.part", "other.zip.part.json", "ml.zip.lock"):
+    for name in ("ml.zip", "ml.zip.url", "netflix.tar", "other.zip.part", "other.zip.part.json", "ml.zip.lock"):
         (folder / name).write_bytes(b"12345")
     assert {(entry.path.name, entry.kind) for entry in cache.entries(environment)} == {
-        ("ml.zip", "raw"), ("other.zip.part", "unfinished"), ("other.zip.part.json", "unfinished"),
+        ("ml.zip", "raw"), ("ml.zip.url", "raw"), ("netflix.tar", "given"), ("other.zip.part", "unfinished"), ("other.zip.part.json", "unfinished"),
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import rankbench.api as rb
 from rankbench.core.errors import ConfigError, DataError
 from rankbench.data import cache
+from rankbench.data.cards import load_card
 from rankbench.data.export import export
 from rankbench.data.own import _of_matrix
 
@@ -88,6 +89,25 @@ def test_the_split_is_a_protocol_its_parameters_or_a_column(environment):
     assert by_column.counts["test"] == (unique["fold"] == "test").sum()
     parts = {part: rows.drop(columns="fold") for part, rows in unique.groupby("fold")}
     assert rb.dataset(parts, **NAMED, environment=environment).fingerprint == by_column.fingerprint
+
+
+def test_keys_of_a_split_without_a_protocol_are_those_of_the_parts_that_are_given(environment, tmp_path):
+    """A new split of train and test together would have test items in train."""
+    users, items = (each.ravel() for each in np.meshgrid(np.arange(5), np.arange(8)))
+    parts = {name: pd.DataFrame({"user": users, "item": items + first}) for name, first in (("train", 0), ("test", 10))}
+    (tmp_path / "x").mkdir()
+    for name, each in parts.items():
+        each.to_csv(tmp_path / "x" / f"{name}.csv", index=False)
+    for given in (parts, tmp_path / "x"):
+        made = rb.dataset(given, user="user", item="item", split={"seed": 7}, environment=environment)
+        assert (made.card.split.protocol, made.card.split.seed) == ("published", 7)
+    files = "files: {train: {file: x/train.csv}, test: {file: x/test.csv}}"
+    (tmp_path / "x.yaml").write_text(f"name: x\nsource: {{{files}}}\n")
+    with pytest.raises(ConfigError, match="split.protocol: missing; the source has its own train and test"):
+        load_card(str(tmp_path / "x.yaml"), environment)
+    (tmp_path / "x.yaml").write_text(f"name: x\nsource: {{{files}}}\nsplit: {{protocol: temporal}}\n")
+    changed = load_card(str(tmp_path / "x.yaml"), environment, {"split": {"seed": 1}})
+    assert (changed.split.protocol, changed.split.seed) == ("temporal", 1)
 
 
 def test_a_file_of_interactions_is_read_where_it_lies(environment, tmp_path):

@@ -196,6 +196,27 @@ def test_published_parts_are_kept(what, environment, capsys):
     assert data.counts["train"] + data.counts["valid"] >= len(THREE["train"])
 
 
+@pytest.mark.parametrize("third", ["5", "881250949"], ids=["rating", "time"])
+def test_a_test_file_with_a_line_of_each_user_does_not_say_what_the_lines_are(third, here, environment):
+    lines = [f"{user} {item} {third}\n" for user in range(9) for item in range(user, user + 4)]
+    put(
+        {
+            "x/train.txt": "".join(line for n, line in enumerate(lines) if n % 4).encode(),
+            "x/test.txt": "".join(lines[::4]).encode(),
+        }
+    )
+    found = recognise(here / "x", None, here, {}, environment)
+    assert found.format == "delimited" and found.columns == ("user", "item", "value" if third == "5" else "time")
+
+
+def test_train_and_test_with_a_header_are_read_by_its_names(here, environment):
+    typed = {f"x/{part}.tsv": text("\t", "user_id\titem_id\trating\ttimestamp\n", THREE[part]) for part in ("train", "test")}
+    put(typed)
+    for columns in ({}, {"user": "user_id", "item": "item_id"}):
+        found = recognise(here / "x", None, here, columns, environment)
+        assert found.format == "delimited" and found.card["read"]["user"] == "user_id" and "train" in found.parts
+
+
 def test_the_card_works_at_once_and_can_be_moved_apart_from_the_data(here, capsys):
     put({"deep/ml-1m.zip": zipped({"ml-1m/ratings.dat": text("::")})})
     assert _main(["data", "import", "deep/ml-1m.zip"]) == 0

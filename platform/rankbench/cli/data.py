@@ -267,7 +267,7 @@ def clean(
         bool, typer.Option("--all", help="Also remove prepared data and downloads, which can be made again.")
     ] = False,
     own: Annotated[
-        bool, typer.Option("--own", help="Also remove data that were given in memory, which may exist nowhere else.")
+        bool, typer.Option("--own", help="Also remove data given in memory or put there by hand, perhaps the only ones.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove the files instead of listing them.")] = False,
     json: Json = False,
@@ -277,8 +277,9 @@ def clean(
 
     environment = Environment.from_env()
     entries = cache.entries(environment)
-    kinds = {entry.kind for entry in entries} - {"own"} if everything else {"stale", "unfinished"}
-    chosen = [entry for entry in entries if entry.kind in kinds or (own and entry.kind == "own")]
+    yours = {"own", "given"}
+    kinds = {entry.kind for entry in entries} - yours if everything else {"stale", "unfinished"}
+    chosen = [entry for entry in entries if entry.kind in kinds | (yours if own else set())]
     removed = cache.clean(chosen) if yes else []
     freed = sum(entry.n_bytes for entry in removed)
     if json:

@@ -12,14 +12,15 @@ from filelock import FileLock, Timeout
 from rankbench.core.environment import Environment
 from rankbench.core.files import remove_abandoned
 from rankbench.data import checksums, own
+from rankbench.data.fetch import ADDRESS
 from rankbench.data.prepare import code_version
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One folder or file of the cache. `kind`: raw, own (data that were given in memory), prepared, stale (prepared by another
-    version of this program, so it would be prepared again), unfinished (left by a killed process), checksums (the stored
-    checksums of raw files).
+    """One folder or file of the cache. `kind`: raw (a download), given (a raw file that the user has put there), own (data that
+    were given in memory), prepared, stale (prepared by another version of this program, so it would be prepared again),
+    unfinished (left by a killed process), checksums (the stored checksums of raw files).
     """
 
     kind: str
@@ -39,7 +40,9 @@ def entries(environment: Environment) -> list[Entry]:
     for path in sorted((environment.data / "raw").glob("*/*")):
         if path.suffix != ".lock":
             is_whole = ".part" not in path.suffixes and not path.name.startswith(".tmp-")
-            found.append(("raw" if is_whole else "unfinished", path.parent.name, path))
+            downloaded = path.suffix == ADDRESS or path.with_name(path.name + ADDRESS).is_file()
+            kind = "unfinished" if not is_whole else "raw" if downloaded else "given"
+            found.append((kind, path.parent.name, path))
     for folder in sorted((environment.data / own.FOLDER).glob("*")):
         name = next((path.stem for path in folder.glob("*.yaml")), folder.name)
         found.append(("unfinished" if folder.name.startswith(".tmp-") else "own", name, folder))
@@ -58,7 +61,7 @@ def clean(chosen: list[Entry]) -> list[Entry]:
                 continue  # says from where a download of more than an hour goes on
             removed += [entry] * remove_abandoned(entry.path)
             continue
-        hidden = "" if entry.kind == "raw" else "."  # as `download` names its lock
+        hidden = "" if entry.kind in ("raw", "given") else "."  # as `download` names its lock
         lock = entry.path.parent / f"{hidden}{entry.path.name}.lock"
         try:
             with FileLock(lock, timeout=0):

@@ -268,7 +268,7 @@ class Card(Strict):
     source: Source
     read: Read = Read()
     prepare: tuple[Step, ...] = ()
-    split: SerializeAsAny[SplitSpec] = Field(default={"protocol": "random-per-user"}, validate_default=True)
+    split: SerializeAsAny[SplitSpec] = Field(default={}, validate_default=True)
     expect: Expect = Expect()
     recall: Literal["recall", "recall_capped", "open"] = "recall"
     stand_in: str | None = None
@@ -282,6 +282,15 @@ class Card(Strict):
         if any(step.drop_missing for step in steps[1:]):
             raise ValueError("drop_missing must be the first step, because it is applied while the files are read")
         return steps
+
+    @model_validator(mode="after")
+    def _parts_have_a_protocol(self) -> Card:
+        if "protocol" not in self.split.model_fields_set and {"train", "test"} <= {*self.source.part_names}:
+            raise ValueError(
+                "split.protocol: missing; the source has its own train and test: write `protocol: published`, or the protocol "
+                "that draws a new split of all of them"
+            )
+        return self
 
     @property
     def drops_missing(self) -> bool:
@@ -385,8 +394,11 @@ def _import_hint(dataset: str) -> str:
 
 def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:
     """Read the card file at `path`, with dotted `changes` applied. Raises ConfigError for what the schema rejects."""
-    content = override(read_yaml(path), changes or {})
-    origin = {"path": path.resolve(), "reference": str(path.resolve()), "changes": changes or {}}
+    content, changes = read_yaml(path), changes or {}
+    if isinstance(keys := changes.get("split"), dict) and isinstance(own := content.get("split"), dict) and "protocol" in own:
+        changes = changes | {"split": {"protocol": own["protocol"]} | keys}  # a part of the keys is no other protocol
+    content = override(content, changes)
+    origin = {"path": path.resolve(), "reference": str(path.resolve()), "changes": changes}
     for key in origin:
         require(key not in content, f"{path}: {key}: unknown key")
     card = validate(Card, {**content, **origin}, str(path))

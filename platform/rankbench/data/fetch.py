@@ -26,6 +26,7 @@ from rankbench.data.readers.parquet import MIRROR
 log = logging.getLogger(__name__)
 # Mirrors may name the part "all" as link graphs do, and what is known of held-out users a fold.
 OTHER_NAMES = {"all": "edges", "valid_history": "validfold", "test_history": "testfold"}
+ADDRESS = ".url"  # the ending of the file beside a download that says where it is from
 MIRROR_NAMES = {part: [f"{name}.parquet" for name in dict.fromkeys((part, OTHER_NAMES.get(part, part)))] for part in PARTS}
 
 
@@ -137,7 +138,7 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
         if path.is_file():
             return path, "mirror"
     cached = cached_file(card, remote, environment)
-    fetched_from = cached.with_name(f"{cached.name}.url")
+    fetched_from = cached.with_name(cached.name + ADDRESS)
     stale = _is_of_another_address(fetched_from, remote)
     if cached.is_file() and not stale:
         return cached, without_query(remote.url)

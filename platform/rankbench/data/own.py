@@ -72,13 +72,13 @@ def card_of_data(
             require(part in PARTS, f"dataset: unknown part {part!r}{nearest(part, PARTS)}; a part is {_either(PARTS)}")
         require("all" not in data or len(data) == 1, "dataset: the part all cannot be given together with other parts")
         parts = {part: table_of(each, columns, f"dataset: {part}", ()) for part, each in data.items()}
-        protocol = split or ("published" if "all" not in data else None)
+        protocol, usual = split, None if "all" in data else "published"
     else:
         names_a_column = isinstance(split, str) and split not in protocols() and not sp.issparse(data)
         of_parts = split if names_a_column else None
         table = table_of(data, columns, "dataset", (of_parts,) if of_parts else ())
         parts = {"all": table} if of_parts is None else _by_part(table, of_parts)
-        protocol = "published" if of_parts else split
+        protocol, usual = (None, "published") if of_parts else (split, None)
     present = [column for column in COLUMNS if all(column in table.column_names for table in parts.values())]
     default = [ONCE] if "all" in parts else []  # in a split of the user's, a pair of two parts is refused later
     content: dict[str, Any] = {
@@ -86,7 +86,7 @@ def card_of_data(
         "read": {"format": "parquet"} | {column: column for column in present},
         "prepare": [*(default if prepare is None else prepare)],
     }
-    return _stored(parts, present, content | _split(protocol), name, environment)
+    return _stored(parts, present, content | _split(protocol, usual), name, environment)
 
 
 def card_of_path(
@@ -108,12 +108,15 @@ def card_of_path(
     content = recognise(path, name, environment.data / FOLDER, named, environment).card
     steps = {} if prepare is None else {"prepare": [*prepare]}
     called = content.pop("name")
-    return _stored({}, [], content | steps | _split(split), called, environment)
+    own_split = _split(split, content["split"]["protocol"]) if split else {}
+    return _stored({}, [], content | steps | own_split, called, environment)
 
 
-def _split(protocol: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The `split` of a card, if a protocol is given."""
-    return {"split": {"protocol": protocol} if isinstance(protocol, str) else dict(protocol)} if protocol else {}
+def _split(given: str | Mapping[str, Any] | None, usual: str | None) -> dict[str, Any]:
+    """The `split` of a card, if it is given or there is a `usual` protocol, which keys without a protocol are those of."""
+    known = {"protocol": usual} if usual else {}
+    keys = {"protocol": given} if isinstance(given, str) else dict(given or {})
+    return {"split": known | keys} if known | keys else {}
 
 
 def refused(error: RankbenchError, card: Card, columns: Mapping[str, Any]) -> RankbenchError:

@@ -101,7 +101,9 @@ def recognise(
         if guessed and "expected the time" in str(error):
             return without_time()
         if column := next((each for each in ("value", "time") if f"expected the {each}" in str(error)), None):
-            raise DataError(f"{error}; name another column as the {column}, or none to leave it out") from None
+            own = f"the format {card.read.format} has a {column} of its own"
+            advice = f"name another column as the {column}, or none to leave it out" if column in read else own
+            raise DataError(f"{error}; {advice}") from None
         if ADVICE not in str(error):
             raise
         content["prepare"] = ["drop_missing", *content.get("prepare", [])]
@@ -170,11 +172,12 @@ def _source_and_format(
         parts = {"all": member}
     else:
         format = format_of_names(names)
-        if format is not None and not (format == "movielens" and columns):
+        named = format in ("movielens", "elliot") and (columns or (format == "elliot" and _has_header(raw, names)))
+        if format is not None and not named:
             source = {"folder" if path.is_dir() else "file": str(where)}
             return source, {"format": format} | columns, "train" in layout_of(format, names, str(path)).parts
         parts = _parts(path, names)
-    first = next(iter(parts.values()))
+    first = parts.get("train") or next(iter(parts.values()))  # test alone may look like lines of one user each
     if path.is_dir():
         files = {part: {"file": str(where / name)} for part, name in parts.items()}
         raw = replace(raw, path=path / first)
@@ -182,6 +185,13 @@ def _source_and_format(
         files = {part: {"member": name, "file": str(where)} for part, name in parts.items()}
         raw = replace(raw, member=first)
     return {"files": files}, _of_file(raw, columns), "train" in parts
+
+
+def _has_header(raw: RawFile, names: list[str]) -> bool:
+    """Whether train.tsv, in a folder or an archive, begins with names of columns."""
+    name = next(each for each in names if PurePosixPath(each).name == "train.tsv")
+    lines = first_lines(replace(raw, path=raw.path / name) if raw.path.is_dir() else replace(raw, member=name), 1)
+    return bool(lines) and _has_usual_name(cells_of(lines[0], "\t"))
 
 
 def _parts(path: Path, names: list[str]) -> dict[str, str]:
@@ -258,7 +268,7 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
         raise _no_columns(raw, first)
     if _looks_like_names(first[:2], [line[:2] for line in rest]):
         raise _no_columns(raw, first)
-    if separator == "\t" and not any(map(_is_time, first[2:3])):
+    if separator == "\t" and not any(map(_is_time, first[2:3])) and all(map(_is_time, first[3:4])):
         return {"format": "cornac"}
     at: dict[str, Any] = {"user": 0, "item": 1}
     for position, cell in enumerate(first[2:], start=2):

@@ -69,7 +69,7 @@ def measure_lists(
     forbidden = f"{lists.name}: no list has an item of valid, as if these were fitted on it; measure them on test"
     require(on == "test" or met, forbidden)
     per_user = measure(ranking, holdout.target, np.bincount(X.indices, minlength=X.shape[1]), metrics, X, holdout.history)
-    content = [lists.sha256, name, dataset.card.content_key(), fit_on, on, metrics.names, seed]
+    content = [lists.sha256, name, dataset.card.content_key(), dataset.fingerprint, fit_on, on, metrics.names, seed]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:10]
     card, word = dataset.card, re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "unnamed"
     behind = plugins_behind(each.partition("@")[0] for each in [*metrics.names, card.read.format, card.split.protocol])
