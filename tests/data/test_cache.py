@@ -78,7 +78,8 @@ def test_downloads_are_listed_and_what_is_left_of_one_is_unfinished(environment)
     for name in ("ml.zip", "ml.zip.url", "netflix.tar", "other.zip.part", "other.zip.part.json", "ml.zip.lock"):
         (folder / name).write_bytes(b"12345")
     assert {(entry.path.name, entry.kind) for entry in cache.entries(environment)} == {
-        ("ml.zip", "raw"), ("ml.zip.url", "raw"), ("netflix.tar", "given"), ("other.zip.part", "unfinished"), ("other.zip.part.json", "unfinished"),
+        ("ml.zip", "raw"), ("ml.zip.url", "raw"), ("netflix.tar", "given"), ("other.zip.part", "unfinished"),
+        ("other.zip.part.json", "unfinished"),
     }  # fmt: skip
 
 

@@ -103,7 +103,7 @@ def test_keys_of_a_split_without_a_protocol_are_those_of_the_parts_that_are_give
         assert (made.card.split.protocol, made.card.split.seed) == ("published", 7)
     files = "files: {train: {file: x/train.csv}, test: {file: x/test.csv}}"
     (tmp_path / "x.yaml").write_text(f"name: x\nsource: {{{files}}}\n")
-    with pytest.raises(ConfigError, match="split.protocol: missing; the source has its own train and test"):
+    with pytest.raises(ConfigError, match="missing; the source has its own train and test"):
         load_card(str(tmp_path / "x.yaml"), environment)
     (tmp_path / "x.yaml").write_text(f"name: x\nsource: {{{files}}}\nsplit: {{protocol: temporal}}\n")
     changed = load_card(str(tmp_path / "x.yaml"), environment, {"split": {"seed": 1}})
