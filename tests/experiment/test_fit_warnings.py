@@ -62,6 +62,8 @@ def test_a_given_parameter_that_is_not_read_is_said(home, capsys, caplog):
     rb.fit("synthetic", "itemknn", progress=False, beta=0.3)
     said = [each.message for each in caplog.records if each.name == "rankbench.api.fit"]
     assert said == ["beta=0.3 has no effect: itemknn with these parameters does not read it"]
+    of_another = unread(configure("bpr", {"n_layers": 3}), ["n_layers"])  # its default, without model=lightgcn
+    assert of_another == ["n_layers=3 has no effect: bpr with these parameters does not read it"]
     assert unread(configure("rg2", {"solver": "cg", "lam": 0.1}), ["solver", "lam"]) == [
         "solver=cg has no effect: one decomposition solves all rows of a side exactly, whatever the solver"
     ]

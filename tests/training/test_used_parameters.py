@@ -127,7 +127,7 @@ def test_what_a_fit_reads_is_not_refused(method, changes):
 def test_rows_of_16_bits_are_refused_where_no_kernel_reads_them():
     values = SMALL | {"model": "lightgcn", "precision": "bfloat16"}
     with pytest.raises(
-        ConfigError, match="precision=bfloat16: model=lightgcn reads rows of 16 bits with one worker on the CPU"
+        ConfigError, match="precision=bfloat16: model=lightgcn reads rows of 16 bits in float32, with one worker on the CPU"
     ):
         vectors("cml", values)  # whose vectors are kept in a ball
     with pytest.raises(ConfigError, match="fitted by one worker only, because precision=bfloat16 is that of the rows"):

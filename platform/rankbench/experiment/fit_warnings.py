@@ -61,7 +61,8 @@ def unread(config: MethodConfig, given: Iterable[str]) -> list[str]:
         usual = dataclasses.replace(params, **{field.name: field.default})
         if usual != params and spec.identity_of(usual) == spec.identity_of(params):
             reasons.setdefault(field.name, spec.reason)
-    return [f"{name}={config.flat[name]} has no effect: {reason}" for name, reason in reasons.items()]
+    values = {field.name: field.default for field in spec.fields()} | config.flat  # one of another encoder is at its default
+    return [f"{name}={values[name]} has no effect: {reason}" for name, reason in reasons.items()]
 
 
 def own_type(name: str, dtype: str) -> str | None:

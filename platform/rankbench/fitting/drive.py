@@ -141,6 +141,8 @@ def drive(
     steps = begin(start)
     try:
         step = next(steps)
+        if start:
+            start.arrays.clear()  # the fit has its own by now
         earlier = step.seconds if start else 0.0
         while True:
             if watched and stopping.ended(patience.waited, step.number - patience.iteration):
@@ -155,7 +157,8 @@ def drive(
                 break
             resumed_at = time.perf_counter()
             step = step._replace(model=cache(step.model))  # computed once for validation and curve
-            row: Row = {"iteration": step.number, "seconds": round(step.seconds, 4), "loss": step.loss}
+            row: Row = {"iteration": step.number, "seconds": round(step.seconds, 4)}
+            row |= {"loss": step.loss} if math.isfinite(step.loss) else {}  # a method need not have one
             course.valid = None
             if watched and (stopping.looks(step.number, watched.spacing) or step.number == limit):
                 row["valid"] = _evaluate(course, step, watched)
@@ -163,9 +166,9 @@ def drive(
             course.curve.append(row)
             while (wanted := (yield course.curve)) is not None:
                 wanted.save(course.state(step.state()))
-            paused += time.perf_counter() - resumed_at
             if checkpoints and checkpoints.due():
                 checkpoints.save(course.state(step.state()))
+            paused += time.perf_counter() - resumed_at
         if watched and course.valid is None and course.curve:  # converged between two evaluations
             resumed_at = time.perf_counter()
             course.curve[-1]["valid"] = _evaluate(course, step, watched)

@@ -79,8 +79,9 @@ class Trainer:
         self.rate = self._rate_of_a_step()
         self.learner = learner(self.encoder, p, loss.unit_ball, self.exchange)
         if p.precision != "float32" and not p.scores_by_products(loss):
-            problem = f"model={p.model} reads rows of 16 bits with one worker on the CPU alone, and never in a unit ball"
-            require(isinstance(self.learner, GraphLearner), f"precision={p.precision}: {problem}; leave it out")
+            problem = f"model={p.model} reads rows of 16 bits in float32, with one worker on the CPU, and never in a unit ball"
+            reads = isinstance(self.learner, GraphLearner) and np.dtype(dtype) == np.float32
+            require(reads, f"precision={p.precision}: {problem}; leave it out")
         self.items_from = p.sampler_for(loss.sampler)
         self.sampler = self._sampler()
         self.state: LossState | None = None
