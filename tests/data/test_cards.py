@@ -82,7 +82,9 @@ def test_two_urls_may_not_end_in_the_same_file_name(write, environment):
     with pytest.raises(ConfigError, match=r"two URLs end in data\.txt"):
         load_card(write({"source": {"files": parts}}), environment)
     one_archive = {part: {"url": "https://a.org/data.zip", "member": f"{part}.txt"} for part in ("train", "test")}
-    assert set(load_card(write({"source": {"files": one_archive}}), environment).source.parts()) == {"train", "test"}
+    assert set(
+        load_card(write({"source": {"files": one_archive}, "split": {"protocol": "published"}}), environment).source.parts()
+    ) == {"train", "test"}
 
 
 def test_an_unknown_dataset_gets_the_nearest_name(environment):

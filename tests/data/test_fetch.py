@@ -73,7 +73,10 @@ def test_a_local_file_lies_beside_its_card(write, environment):
 
 def test_parts_come_in_the_order_train_valid_test(write, environment):
     parts = {part: {"file": f"{part}.csv"} for part in ("test", "train", "valid")}
-    card = load_card(write({"source": {"files": parts}}, {f"{part}.csv": part for part in parts}), environment)
+    card = load_card(
+        write({"source": {"files": parts}, "split": {"protocol": "published"}}, {f"{part}.csv": part for part in parts}),
+        environment,
+    )
     assert [(file.part, read(file)) for file in fetch(card, environment)] == [
         ("train", b"train"),
         ("valid", b"valid"),
@@ -262,7 +265,7 @@ def test_half_a_dataset_in_the_mirror_is_refused(write, mirrored):
     pq.write_table(pa.table({"user": [1], "item": [2]}), folder / "train.parquet")
     parts = {part: {"url": f"https://example.org/{part}.txt"} for part in ("train", "test")}
     with pytest.raises(DataError, match=r"has train\.parquet but no test\.parquet"):
-        fetch(load_card(write({"source": {"files": parts}}), environment), environment)
+        fetch(load_card(write({"source": {"files": parts}, "split": {"protocol": "published"}}), environment), environment)
 
 
 def test_the_mirror_does_not_replace_a_file_beside_the_card(write, mirrored):

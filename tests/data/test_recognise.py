@@ -210,7 +210,9 @@ def test_a_test_file_with_a_line_of_each_user_does_not_say_what_the_lines_are(th
 
 
 def test_train_and_test_with_a_header_are_read_by_its_names(here, environment):
-    typed = {f"x/{part}.tsv": text("\t", "user_id\titem_id\trating\ttimestamp\n", THREE[part]) for part in ("train", "test")}
+    typed = {
+        f"x/{part}.tsv": text("\t", ("user_id", "item_id", "rating", "timestamp"), THREE[part]) for part in ("train", "test")
+    }
     put(typed)
     for columns in ({}, {"user": "user_id", "item": "item_id"}):
         found = recognise(here / "x", None, here, columns, environment)

@@ -13,8 +13,6 @@ from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.tracking.record import find_record, read_per_user
 
-from .planned import two_units
-
 pytestmark = pytest.mark.usefixtures("home")
 
 
@@ -59,11 +57,15 @@ def test_a_worker_that_is_lost_after_a_record_leaves_it(unit, environment, tmp_p
 
 
 def test_a_fit_that_an_error_ends_keeps_its_checkpoints_and_one_that_the_scheduler_stops_does_not(environment, tmp_path):
-    trial, units = UnitTrainable.__new__(UnitTrainable), two_units(environment)
+    trial, card = UnitTrainable.__new__(UnitTrainable), load_card("synthetic", environment)
+    values = {"embedding_dim": 8, "epochs": 50, "patience": 50, "eval_every": 1}
+    settings = [configure("bpr", values | {"learning_rate": rate}, arm="a") for rate in (0.1, 0.2)]
+    units = [Unit(Job(card, (setting,), stage="search"), 1, 1, 1.0) for setting in settings]
     planned = Planned(Shipment.of_this_process(), units, [])
     trial.setup({"unit": 0, "nodes": 1}, planned, environment, SweepStore(tmp_path), prunes=True)
     for ends, kept in ((trial.cleanup, True), (lambda: trial.reset_config({"unit": 1, "nodes": 1}), False)):
         trial.step()
+        assert trial.run
         folder = trial._checkpoints
         folder.mkdir(parents=True, exist_ok=True)
         ends()
@@ -71,6 +73,7 @@ def test_a_fit_that_an_error_ends_keeps_its_checkpoints_and_one_that_the_schedul
 
 
 def test_a_draw_that_does_not_fit_together_is_left_out_and_told(caplog):
-    arm = ArmSpec(method="edlae", params={"p": {"choice": [0, 0.5]}, "lam": {"choice": [0, 1]}})
-    assert AdaptiveSearch(arm, None, 3).drawn({"p": 0, "lam": 0}) is None
+    ranges = {"n_layers": {"choice": [1, 2]}, "contrast_layer": {"choice": [1, 2]}}
+    arm = ArmSpec(method="bpr", params={"model": "xsimgcl"} | ranges)
+    assert AdaptiveSearch(arm, None, 3).drawn({"n_layers": 1, "contrast_layer": 2}) is None
     assert "a draw is left out: " in caplog.text
