@@ -208,10 +208,10 @@ def threshold_error(p: ThresholdError, seed: int, environment: Environment, prog
         add(method, "another user's true one", None, truth[0][others], truth)
     for estimator, n, beta in estimates(fitted, X, users, p, seed, progress):
         add("talos", f"{estimator}, model at rest", n, beta, truth)
-    columns = {
-        "model": "model trained by", "estimator": "estimator", "n": "n", "published": "published error", "error": "error",
-        "median": "median", "bias": "bias", "outside": "outside",
-    }  # fmt: skip
+    shown = any(row["published"] is not None for row in rows)
+    columns = {"model": "model trained by", "estimator": "estimator", "n": "n"}
+    columns |= {"published": "published error"} if shown else {}
+    columns |= {"error": "error", "median": "median", "bias": "bias", "outside": "outside"}
     notes = [
         f"{len(users):,} users, {X.shape[1]:,} items, K = {p.K}; error: mean of |estimate − true threshold|, bias: mean of the "
         "difference; outside: mean distance to the interval in which the pinball loss is least.",
@@ -219,8 +219,8 @@ def threshold_error(p: ThresholdError, seed: int, environment: Environment, prog
         f"{p.T_beta} epochs from the scores before a step, by the last row of a user; Talos updates them in every batch.",
         "Monte Carlo takes the smallest score if a user's positives and the n samples are fewer than K.",
         "`another user's true one` is a reference: the error of the true thresholds, assigned to random users.",
-        "The paper does not state the number of epochs, the time of the comparison or the average; published errors are from "
-        "its Table A.4.",
+        "The paper does not state the number of epochs, the time of the comparison or the average; its Table A.4 "
+        + ("has the published errors." if shown else f"has no number for K = {p.K} on {p.dataset}."),
     ]
     return Findings(columns, rows, [vars(describe(data))], notes, _figure(rows))
 
