@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from rankbench.judge.declared import Declared
-from rankbench.leaderboard.board import Board, ranking_of
+from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import Collection
+from rankbench.leaderboard.comparable import ranking_of
 from rankbench.leaderboard.options import BoardOptions, ShowOptions
 from rankbench.leaderboard.results import Leaderboard
 from rankbench.leaderboard.site import write_site, write_summary

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rankbench.judge.over_datasets import spread
-from rankbench.leaderboard.board import ranking_of
+from rankbench.leaderboard.comparable import ranking_of
 from rankbench.leaderboard.figures import mean_ranks, quality_by_budget, shares_of_best
 
 from .entries import entry

@@ -19,7 +19,7 @@ from rankbench.data.cards import Card
 from rankbench.experiment.estimate import Size, memory
 from rankbench.experiment.outcome import now
 from rankbench.fitting.drive import Row
-from rankbench.leaderboard.board import comparable, ranking_of
+from rankbench.leaderboard.comparable import comparable, ranking_of
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.entry import DIVERGED, LATE, LIVE_BYTES, EntryJob, Rules
 from rankbench.leaderboard.milestones import before, name_of

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rankbench.core.palette import COLOURS
-from rankbench.leaderboard.board import value_of
 from rankbench.leaderboard.collection import Member, own_source
+from rankbench.leaderboard.comparable import value_of
 from rankbench.leaderboard.results import Result, seconds_of
 from rankbench.reports.page import Interactive
 

@@ -15,8 +15,9 @@ from rankbench.experiment.methods import families
 from rankbench.judge.declared import read_declared
 from rankbench.judge.printing import in_words
 from rankbench.leaderboard.agenda import FOLDER
-from rankbench.leaderboard.board import DECLARED, Board, comparable, kind_of
+from rankbench.leaderboard.board import DECLARED, Board
 from rankbench.leaderboard.collection import every_member, sources
+from rankbench.leaderboard.comparable import comparable, kind_of
 from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, ShowOptions
 from rankbench.leaderboard.results import Foreign, Leaderboard, Result, seconds_of, within

@@ -22,7 +22,7 @@ from rankbench.experiment.execution import Execution, ignore_progress
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run
 from rankbench.leaderboard.agenda import FOLDER
-from rankbench.leaderboard.board import current
+from rankbench.leaderboard.comparable import current
 from rankbench.leaderboard.entry import Rules
 from rankbench.leaderboard.milestones import budget_of, name_of
 from rankbench.leaderboard.options import VerifyOptions
