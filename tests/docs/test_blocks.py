@@ -16,7 +16,7 @@ from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names, load_card
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import load_plugin
-from rankbench.schema.experiment import experiment_of_words, load_experiment
+from rankbench.schema.reading import experiment_of_words, load_experiment
 from rankbench.sweeps.selection import by_name
 
 SHELL = ("", "sh", "bash", "shell", "console", "text")

@@ -15,7 +15,8 @@ from rankbench.evaluation.metrics import metric_set, require_within
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
 from rankbench.schema.datasets import card_of
-from rankbench.schema.experiment import ExperimentSpec, load_experiment, of_arms
+from rankbench.schema.experiment import ExperimentSpec
+from rankbench.schema.reading import load_experiment, of_arms
 from rankbench.schema.space import expand
 from rankbench.training.methods import Trained
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rankbench.core.errors import ConfigError
-from rankbench.schema.experiment import load_experiment
+from rankbench.schema.reading import load_experiment
 
 BASE = """\
 name: first

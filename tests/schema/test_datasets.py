@@ -7,7 +7,7 @@ import pytest
 from rankbench.core.errors import ConfigError
 from rankbench.reports.report import sweep_table
 from rankbench.schema.datasets import card_of
-from rankbench.schema.experiment import load_experiment
+from rankbench.schema.reading import load_experiment
 from rankbench.schema.stored_sweep import ComparisonsFile, StoredSweep, SweepFile
 from rankbench.sweeps.plan import plan
 

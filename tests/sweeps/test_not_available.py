@@ -8,7 +8,7 @@ import pytest
 
 from rankbench.cli import _main
 from rankbench.core.errors import ConfigError, DataError, DownloadError
-from rankbench.schema.experiment import load_experiment
+from rankbench.schema.reading import load_experiment
 from rankbench.schema.stored_sweep import NotAvailable, read_sweep
 from rankbench.sweeps.plan import plan
 

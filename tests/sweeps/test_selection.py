@@ -7,7 +7,7 @@ from rankbench.data.cards import card_names
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import families, registered
 from rankbench.fitting.families import FAMILIES
-from rankbench.schema.experiment import load_experiment
+from rankbench.schema.reading import load_experiment
 from rankbench.sweeps.plan import plan
 from rankbench.sweeps.selection import by_name, of_methods
 

@@ -22,8 +22,9 @@ from rankbench.core.public import public
 from rankbench.experiment import methods as known
 from rankbench.schema.datasets import Entry
 from rankbench.schema.datasets import card_of as card_of_entry
-from rankbench.schema.experiment import NO_FILE, ExperimentSpec, key_by_key, load_experiment, with_question
+from rankbench.schema.experiment import NO_FILE, ExperimentSpec, with_question
 from rankbench.schema.find import experiment_file
+from rankbench.schema.reading import key_by_key, load_experiment
 from rankbench.schema.stored_sweep import read_sweep
 from rankbench.sweeps.options import SweepOptions
 from rankbench.sweeps.placement import node_memory

@@ -12,8 +12,9 @@ from rankbench.core.errors import ConfigError, require
 from rankbench.core.registry import nearest
 from rankbench.data.cards import Card
 from rankbench.schema.datasets import card_of
-from rankbench.schema.experiment import ExperimentSpec, load_experiment
+from rankbench.schema.experiment import ExperimentSpec
 from rankbench.schema.find import experiment_files
+from rankbench.schema.reading import load_experiment
 from rankbench.sweeps.selection import by_name
 
 _PLAIN = str.maketrans({"²": "2", "×": "x"})

@@ -7,7 +7,7 @@ from pathlib import Path
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.core.registry import nearest
-from rankbench.schema.experiment import load_experiment
+from rankbench.schema.reading import load_experiment
 from rankbench.schema.stored_sweep import StoredSweep, SweepFile, find_sweep, read_sweep
 
 SUFFIXES = (".yaml", ".yml")

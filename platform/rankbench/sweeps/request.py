@@ -22,15 +22,9 @@ from rankbench.core.threads import available_cpus
 from rankbench.experiment.execution import gpus_of_host, require_device
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import load_plugin
-from rankbench.schema.experiment import (
-    ExperimentSpec,
-    experiment_of_words,
-    load_experiment,
-    of_arms,
-    of_datasets,
-    with_question,
-)
+from rankbench.schema.experiment import ExperimentSpec, with_question
 from rankbench.schema.find import experiment_file
+from rankbench.schema.reading import experiment_of_words, load_experiment, of_arms, of_datasets
 from rankbench.sweeps.options import CommandOptions, SweepOptions
 from rankbench.sweeps.placement import node_memory
 from rankbench.sweeps.plan import Plan, plan
