@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from metric_lists import csr, ranking
 
 from rankbench.core.errors import ConfigError
-from rankbench.evaluation.beyond import ALIASES, ITEM_GROUPS, OF_LISTS, USER_GROUPS, _diversity
+from rankbench.evaluation.beyond import ALIASES, ITEM_GROUPS, OF_LISTS, USER_GROUPS
 from rankbench.evaluation.metrics import METRICS, OTHERS, measure, metric_set
 
 PROPERTY = settings(max_examples=60, deadline=None)  # kernels are compiled at their first call
@@ -133,19 +132,3 @@ def test_the_page_defines_every_metric():
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
     defined = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))))
     assert defined == {*METRICS.names(), *OTHERS}
-
-
-def test_diversity_counts_common_users_of_popular_and_rare_items_alike():
-    rng = np.random.default_rng(0)
-    X = sp.csc_array((rng.random((400, 60)) < rng.random(60) ** 6).astype(np.float32))
-    X.sort_indices()
-    lengths = np.diff(X.indptr)
-    assert (lengths > 7).sum() > 20 and (lengths <= 7).sum() > 20  # 7 words of 64 users
-    items = np.stack([rng.choice(60, 12, replace=False) for _ in range(200)])
-    items[::4, 9:] = -1
-    gram = (X.T @ X).toarray().astype(float)
-    norms = np.sqrt(np.maximum(lengths, 1))
-    cosines = gram / norms[:, None] / norms
-    for row, found in zip(items, _diversity(items, X.indptr, X.indices, 400), strict=True):
-        pairs = [cosines[i, j] for i, j in combinations(row[row >= 0], 2)]
-        assert found == pytest.approx(1 - sum(pairs) / len(pairs), abs=1e-6)

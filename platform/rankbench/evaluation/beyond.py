@@ -62,10 +62,8 @@ class Population:
 
     @cached_property
     def columns(self) -> sp.csc_array:
-        """`train` by items, with the users of each item in increasing order."""
-        columns = self.train.tocsc()
-        columns.sort_indices()
-        return columns
+        """`train` by items."""
+        return self.train.tocsc()
 
     def per_group(self, rows: sp.csr_array) -> np.ndarray:
         """Number of entries (m, n_groups) of each row in each group of items."""
@@ -154,8 +152,12 @@ def novelty(lists: Lists) -> np.ndarray:
 @of_lists
 def diversity(lists: Lists) -> np.ndarray:
     """1 - mean over pairs of listed items of the cosine of their columns of training interactions; 0 for fewer than two"""
-    columns = lists.about.columns
-    return _diversity(lists.items, columns.indptr, columns.indices, columns.shape[0])
+    about, n = lists.about, lists.listed.sum(axis=1)
+    # Of vectors of length 1, the sum has a squared length that is the sum of all cosines, those with themselves included.
+    known = (lists.listed & (about.counts[lists.items] > 0)).sum(axis=1)
+    cosines = (_squared_lengths(lists.items, about.columns.indptr, about.columns.indices, about.train.shape[0]) - known) / 2
+    pairs = n * (n - 1) / 2
+    return np.where(pairs > 0, 1 - cosines / np.maximum(pairs, 1), 0.0)
 
 
 @of_lists
@@ -214,79 +216,17 @@ ALIASES["groups"] = tuple(name for name in OF_LISTS if name.rpartition("_")[2] i
 ALIASES["beyond"] = ("gini", "coverage", "popularity", "popularity_lift", "novelty", "diversity", "miscalibration")
 
 
-@numba.njit(cache=True)
-def _ones(word: np.uint64) -> int:
-    """The number of ones in a word: sums of pairs, of fours and of eights of bits, which a product adds up."""
-    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return int(np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56)))
-
-
-@numba.njit(cache=True)
-def _bits_of_popular_items(ptr: np.ndarray, users: np.ndarray, n_users: int) -> tuple[np.ndarray, np.ndarray]:
-    """A bit per user (n_popular, n_words) for the items with more users than words, and their rows (n_items,), -1 for others.
-
-    They take at most 8 bytes per interaction.
-    """
-    n_words = (n_users + 63) // 64
-    row_of, n = np.full(len(ptr) - 1, -1), 0
-    for i in range(len(row_of)):
-        if ptr[i + 1] - ptr[i] > n_words:
-            row_of[i] = n
-            n += 1
-    bits = np.zeros((n, n_words), np.uint64)
-    for i in range(len(row_of)):
-        if row_of[i] >= 0:
-            for user in users[ptr[i] : ptr[i + 1]]:
-                bits[row_of[i], user >> 6] |= np.uint64(1) << np.uint64(user & 63)
-    return row_of, bits
-
-
-@numba.njit(cache=True)
-def _users_of_both(i: int, j: int, ptr: np.ndarray, users: np.ndarray, row_of: np.ndarray, bits: np.ndarray) -> int:
-    """The number of users that two items have in common: by bits where both are popular or one is, else in order."""
-    both = 0
-    if row_of[i] >= 0 and row_of[j] >= 0:
-        for word in range(bits.shape[1]):
-            both += _ones(bits[row_of[i], word] & bits[row_of[j], word])
-        return both
-    if row_of[i] >= 0 or row_of[j] >= 0:
-        popular, other = (row_of[i], j) if row_of[i] >= 0 else (row_of[j], i)
-        for user in users[ptr[other] : ptr[other + 1]]:
-            both += int(np.int64((bits[popular, user >> 6] >> np.uint64(user & 63)) & np.uint64(1)))
-        return both
-    x, y = ptr[i], ptr[j]
-    while x < ptr[i + 1] and y < ptr[j + 1]:
-        if users[x] == users[y]:
-            both += 1
-            x += 1
-            y += 1
-        elif users[x] < users[y]:
-            x += 1
-        else:
-            y += 1
-    return both
-
-
 @numba.njit(cache=True, nogil=True)
-def _diversity(items: np.ndarray, ptr: np.ndarray, users: np.ndarray, n_users: int) -> np.ndarray:
-    result = np.zeros(len(items))
-    row_of, bits = _bits_of_popular_items(ptr, users, n_users)
+def _squared_lengths(items: np.ndarray, ptr: np.ndarray, users: np.ndarray, n_users: int) -> np.ndarray:
+    """The squared length (m,) of the sum of the columns of each list's items, every column divided by its length."""
+    result, total = np.zeros(len(items)), np.empty(n_users)
     for row in range(len(items)):
-        total, pairs = 0.0, 0
-        for a in range(items.shape[1]):
-            i = items[row, a]
-            if i < 0:
-                continue
-            for b in range(a + 1, items.shape[1]):
-                j = items[row, b]
-                if j < 0:
-                    continue
-                pairs += 1
-                both = _users_of_both(i, j, ptr, users, row_of, bits)
-                if both:
-                    total += both / np.sqrt(float(ptr[i + 1] - ptr[i]) * float(ptr[j + 1] - ptr[j]))
-        if pairs:
-            result[row] = 1.0 - total / pairs
+        total[:] = 0.0
+        for item in items[row]:
+            if item >= 0 and ptr[item] < ptr[item + 1]:
+                share = 1.0 / np.sqrt(float(ptr[item + 1] - ptr[item]))
+                for user in users[ptr[item] : ptr[item + 1]]:
+                    total[user] += share
+        for value in total:
+            result[row] += value * value
     return result
