@@ -26,7 +26,7 @@ def outcome(folder, content: bytes, read: dict, name: str, member: str | None) -
     path.write_bytes(content)
     raw = RawFile("all", path, "", Read(**read), "file", member)
     # The dumps of a wiki are several files; here they are all the same.
-    raw = RawFile("all", path, "", raw.spec, "file", member, {"linktarget": raw, "page": raw, "redirect": raw})
+    raw = RawFile("all", path, "", raw.spec, "file", member, {"linktarget": raw, "page": raw})
     n_rows = 0
     try:
         for table in reader(raw.spec.format)(raw):

@@ -22,34 +22,23 @@ COLUMNS = {
     "pagelinks": ["pl_from", "pl_from_namespace", "pl_target_id"],
     "linktarget": ["lt_id", "lt_namespace", "lt_title"],
     "page": ["page_id", "page_namespace", "page_title", "page_is_redirect", "page_random", "page_lang"],
-    "redirect": ["rd_from", "rd_namespace", "rd_title", "rd_interwiki", "rd_fragment"],
 }
 ESCAPED = b"'\"\\"  # letters that a dump puts a backslash before
 
-# Articles 10, 20, 30; redirects 11 -> Rock 'n' roll, 12 -> elsewhere, 13 -> nowhere, 14 -> 11; a talk page 40.
+# Articles 10, 20, 30; redirects 11 and 12; a talk page 40.
 PAGES = [
     (10, 0, b"April", 0, 0.25, None),
     (20, 0, b"Rock 'n' roll", 0, 1e-05, None),
     (30, 0, "C:\\Жук".encode(), 0, 0.5, b"en"),
     (11, 0, b"Rock", 1, 0.5, None),
     (12, 0, b"Wikt", 1, 0.5, None),
-    (13, 0, b"Lost", 1, 0.5, None),
-    (14, 0, b"Rocks", 1, 0.5, None),
     (40, 1, b"April", 0, 0.5, None),
 ]
-REDIRECTS = [
-    (11, 0, b"Rock 'n' roll", b"", b"History"),
-    (12, 0, b"April", b"w", None),
-    (13, 0, b"Nowhere", None, None),
-    (14, 0, b"Rock", b"", None),
-    (10, 0, b"Rock", b"", None),  # stale: page 10 is no redirect
-    (99, 0, b"April", b"", None),  # of a page that is gone
-]
 TARGETS = [(2, 1, b"April"), (1, 0, b"April"), (3, 0, b"Rock 'n' roll"), (4, 0, "C:\\Жук".encode()), (5, 0, b"Nowhere")]
-TARGETS += [(6, 0, b"Rock"), (7, 0, b"Wikt"), (8, 0, b"Lost"), (9, 0, b"Rocks"), (10, -1, b"Random")]
-LINKS = [(10, 0, target) for target in range(1, 12)]
+TARGETS += [(6, 0, b"Rock"), (7, 0, b"Wikt"), (8, -1, b"Random")]
+LINKS = [(10, 0, target) for target in range(1, 10)]
 LINKS += [(20, 0, 1), (30, 0, 4), (11, 0, 1), (40, 1, 1), (40, 0, 1), (99, 0, 1)]
-WIKI = {"pagelinks": LINKS, "linktarget": TARGETS, "page": PAGES, "redirect": REDIRECTS}
+WIKI = {"pagelinks": LINKS, "linktarget": TARGETS, "page": PAGES}
 
 
 def literal(value) -> bytes:
@@ -97,36 +86,18 @@ def resolved(wiki: dict[str, list]) -> list[tuple[int, int]]:
     """What the reader's docstring says, link by link."""
     articles = {title: number for number, namespace, title, *_ in wiki["page"] if namespace == 0}
     is_redirect = {number: bool(flag) for number, namespace, _, flag, *_ in wiki["page"] if namespace == 0}
-    points_to = {}
-    for source, namespace, title, interwiki, _ in wiki.get("redirect", []):
-        if namespace == 0 and not interwiki and title in articles and is_redirect.get(source):
-            points_to[source] = articles[title]
     titles = {number: title for number, namespace, title in wiki["linktarget"] if namespace == 0}
-    found = []
-    for source, namespace, target in wiki["pagelinks"]:
-        if namespace != 0 or is_redirect.get(source, True) or titles.get(target) not in articles:
-            continue
-        page = articles[titles[target]]
-        if is_redirect[page] and "redirect" in wiki:
-            if page not in points_to:
-                continue
-            page = points_to[page]
-        found.append((source, page))
-    return found
+    links = [(source, articles.get(titles.get(target))) for source, namespace, target in wiki["pagelinks"] if namespace == 0]
+    return [(source, page) for source, page in links if page is not None and not is_redirect.get(source, True)]
 
 
 def contents_of(wiki: dict[str, list], **form) -> dict[str, bytes]:
     return {table: dump(table, rows, **form) for table, rows in wiki.items()}
 
 
-def test_a_handmade_wiki_with_and_without_its_redirects():
-    # 10 links to itself, to 20 and 30, and to the redirects 11, 12, 13, 14.
-    plain = {table: rows for table, rows in WIKI.items() if table != "redirect"}
-    assert links_of(contents_of(plain)) == [
-        (10, 10), (10, 20), (10, 30), (10, 11), (10, 12), (10, 13), (10, 14), (20, 10), (30, 30),
-    ]  # fmt: skip
-    # 11 leads to 20; 12 out of the wiki; 13 nowhere; 14, a double redirect, one step to 11.
-    assert links_of(contents_of(WIKI)) == [(10, 10), (10, 20), (10, 30), (10, 20), (10, 11), (20, 10), (30, 30)]
+def test_a_handmade_wiki():
+    # 10 links to itself, to 20 and 30, and to the redirects 11 and 12.
+    assert links_of(contents_of(WIKI)) == [(10, 10), (10, 20), (10, 30), (10, 11), (10, 12), (20, 10), (30, 30)]
 
 
 titles = st.sampled_from(
@@ -142,16 +113,12 @@ def wikis(draw):
     page = st.tuples(small, namespaces, titles, st.integers(0, 1), st.just(0.5), st.none())
     pages = draw(st.lists(page, min_size=1, max_size=12, unique_by=(lambda p: p[0], lambda p: (p[1], p[2]))))
     pages += [(100, 0, b"Certain", 0, 0.5, None)]
-    redirect = st.tuples(small, namespaces, titles, st.sampled_from([None, b"", b"w"]), st.none())
     targets = draw(st.lists(st.tuples(small, namespaces, titles), max_size=12, unique_by=lambda t: t[0]))
-    wiki = {
+    return {
         "page": pages,
         "linktarget": [*targets, (100, 0, b"Certain")],
         "pagelinks": [*draw(st.lists(st.tuples(small, namespaces, small), max_size=40)), (100, 0, 100)],
     }
-    if draw(st.booleans()):
-        wiki["redirect"] = draw(st.lists(redirect, max_size=12, unique_by=lambda r: r[0]))
-    return wiki
 
 
 @given(
@@ -176,12 +143,12 @@ def test_links_are_those_of_dictionaries_whatever_the_form_of_the_dump(wiki, blo
 
 def test_quotes_may_be_doubled_and_other_tables_lie_between():
     contents = contents_of({"page": PAGES, "linktarget": TARGETS, "pagelinks": LINKS[:1]})
-    other = dump("redirect", REDIRECTS)
+    other = dump("page", PAGES).replace(b"`page`", b"`redirect`")
     page = other + b"\n" + contents["page"].replace(b"\\'", b"''")
     assert links_of({**contents, "page": page, "pagelinks": contents["pagelinks"] + b"\n" + other}) == [(10, 10)]
 
 
-GOOD = contents_of({table: rows for table, rows in WIKI.items() if table != "redirect"})
+GOOD = contents_of(WIKI)
 ROW = b"(10,0,3)"
 LINE = GOOD["pagelinks"][: GOOD["pagelinks"].index(ROW)].count(b"\n") + 1
 SHAPE = f"pagelinks.sql:{LINE}: expected rows of 3 columns such as (1,0,'Title'): "
@@ -232,9 +199,11 @@ def test_a_dump_cut_anywhere_gives_its_first_rows_or_is_refused():
 
 
 @pytest.mark.parametrize("missing", ["linktarget", "page"])
-def test_a_companion_that_is_missing_is_named(missing):
+def test_a_companion_that_is_missing_or_unknown_is_named(missing):
     with pytest.raises(DataError, match=rf"pagelinks\.sql: the format mediawiki-sql needs source\.companions\.{missing}"):
         links_of({table: content for table, content in GOOD.items() if table != missing})
+    with pytest.raises(DataError, match=r"reads no source\.companions\.redirect"):
+        links_of(GOOD | {"redirect": b""})
 
 
 pieces = st.binary(max_size=4) | st.sampled_from([b"'", b"\\", b"(", b");", b"/*", b"INSERT"])
