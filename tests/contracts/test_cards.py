@@ -11,7 +11,7 @@ from rankbench.core.config import read_yaml
 from rankbench.data.cards import load_card
 from rankbench.data.prepare import prepare
 from rankbench.data.protocols.spec import protocols
-from rankbench.data.readers import FORMATS
+from rankbench.data.readers import readers
 
 CARDS = sorted((Path(__file__).parents[2] / "datasets").glob("*.yaml"))
 
@@ -56,7 +56,7 @@ def test_a_card_is_valid_and_says_where_its_data_come_from_and_on_what_terms(pat
     card, by_name = (load_card(name, environment) for name in (str(path), path.stem))
     assert by_name.model_dump() == card.model_dump() and by_name.path == card.path
     assert card.name == path.stem and card.title
-    assert card.split.protocol in protocols().names() and card.read.format in FORMATS
+    assert card.split.protocol in protocols().names() and card.read.format in readers()
     assert {"split", "recall"} <= set(read_yaml(path)), "what a number means is written down, not left to a default"
     source = card.source
     assert source.generator or (source.home.startswith("https://") and source.licence)

@@ -11,7 +11,8 @@ from rankbench.contracts.parameters import expect_checked
 from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import load
 from rankbench.data.protocols.spec import protocols as all_protocols
-from rankbench.data.readers import FORMATS, READERS, reader
+from rankbench.data.readers import READERS
+from rankbench.data.readers import readers as all_readers
 from rankbench.evaluation.metrics import METRICS
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import registered
@@ -25,8 +26,6 @@ from rankbench.training.params import TrainingParams
 sys.path.insert(0, str(Path(__file__).parents[1] / "data" / "readers"))
 from whole_files import VALID
 
-for _format in FORMATS:
-    reader(_format)
 LOSSES = all_losses().names()
 SOLVERS = [spec.name for spec in registered() if not isinstance(spec, Trained)]  # the others are losses
 KINDS = [
@@ -34,7 +33,7 @@ KINDS = [
     (solvers.CONTRACT, registered(), SOLVERS),
     *((contract, registry, registry.names()) for contract, registry in (
         (encoders.CONTRACT, all_encoders()), (protocols.CONTRACT, all_protocols()), (metrics.CONTRACT, METRICS),
-        (readers.CONTRACT, READERS),
+        (readers.CONTRACT, all_readers()),
     )),
 ]  # fmt: skip
 CASES = {

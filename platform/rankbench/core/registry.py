@@ -125,7 +125,8 @@ class Registry(Generic[Spec]):
         return self._specs[name]
 
     def origin(self, name: str) -> str:
-        """The module of the package, or the plugin, that added `name`."""
+        """The module of the package, or the plugin, that added `name`. Raises ConfigError as `get`."""
+        self.get(name)
         return self._origins[name]
 
     def __contains__(self, name: object) -> bool:

@@ -403,9 +403,10 @@ def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:
         require(key not in content, f"{path}: {key}: unknown key")
     card = validate(Card, {**content, **origin}, str(path))
     # Imported late, because the readers import the schema above.
-    from rankbench.data.readers import formats
+    from rankbench.data.readers import readers
 
-    if card.read.format not in formats():
-        hint = nearest(card.read.format, formats())
-        raise ConfigError(f"{path}: read.format: unknown {card.read.format!r}{hint}; known: {', '.join(formats())}")
+    if card.read.format not in readers():
+        formats = readers().names()
+        hint = nearest(card.read.format, formats)
+        raise ConfigError(f"{path}: read.format: unknown {card.read.format!r}{hint}; known: {', '.join(formats)}")
     return card

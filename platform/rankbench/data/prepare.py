@@ -32,7 +32,7 @@ from rankbench.data.cards import Card, load_card
 from rankbench.data.fetch import fetch
 from rankbench.data.protocols.spec import protocols
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import READERS, reader
+from rankbench.data.readers import readers
 from rankbench.data.shared import copy_prepared, store_prepared, stored_manifests
 from rankbench.data.splits import LABELS, Split, assemble
 
@@ -178,8 +178,7 @@ def _made_by(card: Card) -> dict[str, Any]:
 
 def _plugins_of(card: Card) -> list[str]:
     """The hashes of the plugins that read or split the card's data."""
-    reader(card.read.format)  # registers it
-    origins = {READERS.origin(card.read.format), protocols().origin(card.split.protocol)}
+    origins = {readers().origin(card.read.format), protocols().origin(card.split.protocol)}
     return sorted(plugin.sha256 for plugin in loaded() if plugin.origin in origins)
 
 

@@ -10,7 +10,7 @@ from rankbench.core.errors import DataError
 from rankbench.data.cards import Read
 from rankbench.data.columns import checked
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import FORMATS, reader
+from rankbench.data.readers import reader, readers
 
 EVERY = pytest.mark.parametrize("name", VALID)
 
@@ -53,7 +53,7 @@ def test_a_harmed_file_is_read_or_refused(name, data, folder):
     outcome(folder, data.draw(harmed(content)), *how)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", readers().names())
 @given(
     file=st.sampled_from([("raw", None), ("raw.gz", None), ("raw.zip", "x"), ("raw.tar", "x.gz")]),
     content=st.binary(max_size=2000) | st.text("0123456789,:;-\n\r{}[]\"' .eN", max_size=200).map(str.encode),

@@ -5,8 +5,6 @@ seconds, or timestamp[us] where times have fractions of a second). A reader hold
 DataError names the file and line.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -15,7 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from rankbench.core.errors import ConfigError, DataError, shown
-from rankbench.core.plugins import exits_are_errors, load_configured
+from rankbench.core.plugins import exits_are_errors
 from rankbench.core.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,20 +46,16 @@ class Reader:
 
 
 READERS: Registry[Reader] = Registry("reader")
-FORMATS = sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
 
 
 def reads(format: str, **about: Any) -> Callable[[F], F]:
-    """Register the decorated function as the reader of `format`. In this folder, the file of a format has its name. `about`
-    holds further fields of `Reader`.
-    """
+    """Register the decorated function as the reader of `format`. `about` holds further fields of `Reader`."""
     return READERS.decorator(format, lambda function: Reader(function, **about))
 
 
-def formats() -> list[str]:
-    """The formats of this folder and those of plugins."""
-    load_configured()
-    return sorted({*FORMATS, *READERS.names()})
+def readers() -> Registry[Reader]:
+    """The registry, with every file of this folder imported."""
+    return READERS.filled_from(__name__)
 
 
 def reader(format: str) -> Callable[..., Iterator[pa.Table]]:
@@ -69,7 +63,7 @@ def reader(format: str) -> Callable[..., Iterator[pa.Table]]:
 
     The function raises ConfigError if the reader, which may be a plugin's, yields something else than such tables.
     """
-    read = _registered(format).read
+    read = readers().get(format).read
 
     def tables(raw: Any) -> Iterator[pa.Table]:
         with exits_are_errors(f"reader {format}"):
@@ -105,7 +99,7 @@ def problem_of(table: Any, keep_missing: bool = False) -> str:
 
 def finder(format: str) -> Finder | None:
     """The function that finds the files of the format in a folder or archive; None for a format of single files."""
-    return _registered(format).find
+    return readers().get(format).find
 
 
 def layout_of(format: str, names: list[str], source: str) -> Layout:
@@ -116,13 +110,6 @@ def layout_of(format: str, names: list[str], source: str) -> Layout:
             f"{source}: the format {format} reads files; name them in the card: source.file, or source.files by part"
         )
     return find(names, source)
-
-
-def _registered(format: str) -> Reader:
-    load_configured()
-    if format in FORMATS:
-        importlib.import_module(f"{__name__}.{format.replace('-', '_')}")
-    return READERS.get(format)
 
 
 def visible(names: Iterable[str]) -> list[str]:
