@@ -20,7 +20,7 @@ from rankbench.data.download import Progress, download
 from rankbench.data.formats import format_of_file, format_of_names
 from rankbench.data.interactions import PARTS
 from rankbench.data.raw import RawFile, is_archive, names_below
-from rankbench.data.readers import Layout, finder, layout_of
+from rankbench.data.readers import finder, parts_of
 from rankbench.data.readers.parquet import MIRROR
 
 log = logging.getLogger(__name__)
@@ -69,20 +69,20 @@ def _in_folder(card: Card, environment: Environment, verify: bool) -> list[RawFi
         path = folder / name
         return RawFile(part, path, _verified(card, path, {}, "file", environment, verify), spec, "file")
 
-    return _laid_out(layout_of(spec.format, names, str(folder)), raw)
+    return _in_order(parts_of(spec.format, names, str(folder)), raw)
 
 
 def _in_archive(raw: RawFile) -> list[RawFile]:
     """The parts that the format finds in an archive whose member the card does not name; otherwise the file itself."""
     if raw.member is not None or raw.part != "all" or finder(raw.spec.format) is None or not is_archive(raw.path):
         return [raw]
-    layout = layout_of(raw.spec.format, raw.names(), str(raw.path))
-    return _laid_out(layout, lambda part, member: replace(raw, part=part, member=member))
+    parts = parts_of(raw.spec.format, raw.names(), str(raw.path))
+    return _in_order(parts, lambda part, member: replace(raw, part=part, member=member))
 
 
-def _laid_out(layout: Layout, file: Callable[[str, str], RawFile]) -> list[RawFile]:
-    """The parts of a layout; `file` makes one of them from what it is and its name."""
-    return [file(part, layout.parts[part]) for part in PARTS if part in layout.parts]
+def _in_order(parts: dict[str, str], file: Callable[[str, str], RawFile]) -> list[RawFile]:
+    """The parts in the order of PARTS; `file` makes one of them from what it is and its name."""
+    return [file(part, parts[part]) for part in PARTS if part in parts]
 
 
 def _raw(card: Card, part: str, remote: RemoteFile, environment: Environment, progress: Progress, verify: bool) -> RawFile:

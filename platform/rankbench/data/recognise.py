@@ -22,7 +22,7 @@ from rankbench.data.columns import ADVICE, listed
 from rankbench.data.fetch import fetch
 from rankbench.data.formats import first_lines, format_of_file, format_of_names
 from rankbench.data.raw import RawFile, is_archive, names_below
-from rankbench.data.readers import layout_of, parts_by_word, reader, visible
+from rankbench.data.readers import parts_by_word, parts_of, reader, visible
 from rankbench.data.readers.delimited import SEPARATORS, require_few_columns
 from rankbench.data.readers.parquet import opened
 
@@ -175,7 +175,7 @@ def _source_and_format(
         named = format in ("movielens", "elliot") and (columns or (format == "elliot" and _has_header(raw, names)))
         if format is not None and not named:
             source = {"folder" if path.is_dir() else "file": str(where)}
-            return source, {"format": format} | columns, "train" in layout_of(format, names, str(path)).parts
+            return source, {"format": format} | columns, "train" in parts_of(format, names, str(path))
         parts = _parts(path, names)
     first = parts.get("train") or next(iter(parts.values()))  # test alone may look like lines of one user each
     if path.is_dir():

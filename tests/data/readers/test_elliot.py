@@ -24,7 +24,7 @@ FLAT = {"train": "train.tsv", "valid": "val.tsv", "test": "test.tsv"}
     ],
 )  # fmt: skip
 def test_a_single_fold_is_found(names, parts):
-    assert elliot.find(names, "x").parts == parts
+    assert elliot.find(names, "x") == parts
 
 
 @pytest.mark.parametrize(

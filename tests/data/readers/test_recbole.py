@@ -70,7 +70,7 @@ def test_a_damaged_file_is_one_line(text, read, message, rows_of):
     ],
 )
 def test_the_files_of_a_folder_are_found(names, parts):
-    assert recbole.find(names, "x").parts == parts
+    assert recbole.find(names, "x") == parts
 
 
 @pytest.mark.parametrize(

@@ -21,22 +21,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 PART_WORDS = {"train": "train", "training": "train", "test": "test"}
 PART_WORDS |= dict.fromkeys(("valid", "val", "validation", "dev", "development", "tune"), "valid")
 
-
-@dataclass(frozen=True)
-class Layout:
-    """The files of a dataset. `parts`: part → name in its folder or archive."""
-
-    parts: dict[str, str]
-
-
-Finder = Callable[[list[str], str], Layout]
+Finder = Callable[[list[str], str], dict[str, str]]
 
 
 @dataclass(frozen=True)
 class Reader:
     """`read(raw)` yields the tables of a raw file. `find(names, source)`, for a format of whole folders or archives, returns
-    the `Layout` of the files of these names; it is None for a format of single files. `example`: a small file of the format,
-    and `options`, the keys of a card's `read` that it takes; `rankbench check` reads and damages it.
+    part → name, of the files of a dataset among these names; it is None for a format of single files. `example`: a small file
+    of the format, and `options`, the keys of a card's `read` that it takes; `rankbench check` reads and damages it.
     """
 
     read: Callable[..., Iterator[pa.Table]]
@@ -102,8 +94,8 @@ def finder(format: str) -> Finder | None:
     return readers().get(format).find
 
 
-def layout_of(format: str, names: list[str], source: str) -> Layout:
-    """The layout of the files `names` in the folder or archive `source`. Raises DataError if the format finds none."""
+def parts_of(format: str, names: list[str], source: str) -> dict[str, str]:
+    """part → name, of the files `names` in the folder or archive `source`. Raises DataError if the format finds none."""
     find = finder(format)
     if find is None:
         raise DataError(

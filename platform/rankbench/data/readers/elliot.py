@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from rankbench.core.errors import DataError
-from rankbench.data.readers import Layout, delimited, parts_by_word, reads, visible
+from rankbench.data.readers import delimited, parts_by_word, reads, visible
 
 
-def find(names: list[str], source: str) -> Layout:
+def find(names: list[str], source: str) -> dict[str, str]:
     """The one fold of a folder. Raises DataError if there is none, or several."""
     tables = [name for name in visible(names) if name.endswith(".tsv")]
     train = [name for name in tables if PurePosixPath(name).name == "train.tsv"]
@@ -27,7 +27,7 @@ def find(names: list[str], source: str) -> Layout:
     parts = parts_by_word(beside.items(), source)
     if not parts:
         raise DataError(f"{source}: no train.tsv with its test.tsv; name the files in source.files by part")
-    return Layout(parts)
+    return parts
 
 
 read = reads("elliot", find=find)(delimited.read_by_position)

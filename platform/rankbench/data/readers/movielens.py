@@ -13,20 +13,20 @@ import pyarrow as pa
 
 from rankbench.core.errors import DataError, printable, shown
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import Layout, delimited, reads, visible
+from rankbench.data.readers import delimited, reads, visible
 
 RATINGS = ("u.data", "ratings.dat", "ratings.csv")
 BY_NAME = {"user": "userId", "item": "movieId", "value": "rating", "time": "timestamp"}
 BY_POSITION = {"user": 0, "item": 1, "value": 2, "time": 3}
 
 
-def find(names: list[str], source: str) -> Layout:
+def find(names: list[str], source: str) -> dict[str, str]:
     """The file of ratings. Raises DataError if there is none, or several."""
     ratings = [name for name in visible(names) if PurePosixPath(name).name in RATINGS]
     if len(ratings) != 1:
         problem = f"several files of ratings, {', '.join(sorted(ratings)[:5])}" if ratings else f"none of {', '.join(RATINGS)}"
         raise DataError(f"{source}: {problem}; is it one of the MovieLens datasets, as downloaded?")
-    return Layout({"all": ratings[0]})
+    return {"all": ratings[0]}
 
 
 def form_of(line: str) -> dict[str, Any] | None:

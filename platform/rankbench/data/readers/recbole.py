@@ -17,13 +17,13 @@ import pyarrow as pa
 from rankbench.core.errors import DataError, printable, shown
 from rankbench.core.registry import nearest
 from rankbench.data.raw import RawFile
-from rankbench.data.readers import Layout, delimited, parts_by_word, reads, visible
+from rankbench.data.readers import delimited, parts_by_word, reads, visible
 
 USUAL: dict[str, str | int] = {"user": "user_id", "item": "item_id", "value": "rating", "time": "timestamp"}
 TYPES = ("token", "token_seq", "float", "float_seq")
 
 
-def find(names: list[str], source: str) -> Layout:
+def find(names: list[str], source: str) -> dict[str, str]:
     """NAME.inter, or the split of the benchmark. Raises DataError if there is none, or files of several datasets."""
     inter = {name: PurePosixPath(name).name.removesuffix(".inter") for name in visible(names) if name.endswith(".inter")}
     parts = parts_by_word(((stem.rpartition(".")[2], name) for name, stem in inter.items() if "." in stem), source)
@@ -32,7 +32,7 @@ def find(names: list[str], source: str) -> Layout:
     if len(datasets) != 1:
         problem = f"files of several datasets, {', '.join(sorted(datasets)[:5])}" if datasets else "no file NAME.inter"
         raise DataError(f"{source}: {problem}; name the files of one in source.file, or in source.files by part")
-    return Layout(parts or {"all": next(iter(inter))})
+    return parts or {"all": next(iter(inter))}
 
 
 @reads("recbole", find=find)

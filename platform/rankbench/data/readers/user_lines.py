@@ -13,17 +13,17 @@ import pyarrow as pa
 
 from rankbench.core.errors import DataError
 from rankbench.data.raw import RawFile, blocks_of_lines
-from rankbench.data.readers import Layout, parts_by_word, reads, visible
+from rankbench.data.readers import parts_by_word, reads, visible
 
 LETTERS = b"-0123456789 \t"  # int() would also accept 1_000 and +1
 
 
-def find(names: list[str], source: str) -> Layout:
+def find(names: list[str], source: str) -> dict[str, str]:
     """train.txt, test.txt and perhaps valid.txt. Raises DataError if they are not there."""
     parts = parts_by_word(((PurePosixPath(name).stem, name) for name in visible(names) if name.endswith(".txt")), source)
     if not parts:
         raise DataError(f"{source}: no train.txt with its test.txt; name the files in source.file, or in source.files by part")
-    return Layout(parts)
+    return parts
 
 
 @reads("user-lines", find=find)
