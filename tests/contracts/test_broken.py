@@ -18,7 +18,7 @@ from rankbench.core.errors import ConfigError
 from rankbench.core.params import Params, Range, param
 from rankbench.core.rng import stream
 from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, protocol, protocols
-from rankbench.data.readers import READERS, reads
+from rankbench.data.readers import READERS, reads, user_lines
 from rankbench.evaluation.metrics import METRICS
 from rankbench.experiment.methods import registered
 from rankbench.fitting.checkpoints import State
@@ -326,6 +326,11 @@ def pairs(raw):
 def test_a_broken_reader(read, expected):
     reads("broken", example=b"1-2\n3-4\n")(read)
     assert any(name.startswith(expected) for name in failed(readers.CONTRACT, READERS))
+
+
+def test_a_sound_reader():
+    reads("broken", example=b"1 2 3\n4 5\n")(user_lines.read)
+    assert not failed(readers.CONTRACT, READERS)
 
 
 def test_all_that_a_plugin_registers_is_checked(forgotten):

@@ -1,6 +1,5 @@
 """Losses, methods, encoders, readers, protocols and metrics of the package keep their contracts; a new file by existing."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from rankbench.contracts.parameters import expect_checked
 from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import load
 from rankbench.data.protocols.spec import protocols as all_protocols
-from rankbench.data.readers import READERS
 from rankbench.data.readers import readers as all_readers
 from rankbench.evaluation.metrics import METRICS
 from rankbench.experiment.job import configure
@@ -22,9 +20,6 @@ from rankbench.models.spec import registered as all_encoders
 from rankbench.studies.spec import registered as all_studies
 from rankbench.training.methods import Trained
 from rankbench.training.params import TrainingParams
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "data" / "readers"))
-from whole_files import VALID
 
 LOSSES = all_losses().names()
 SOLVERS = [spec.name for spec in registered() if not isinstance(spec, Trained)]  # the others are losses
@@ -104,25 +99,6 @@ def test_a_wrong_parameter_or_encoder_is_refused_with_the_nearest_name():
         configure("bpr", {"n_layers": 1})
     with pytest.raises(ConfigError, match="did you mean lightgcn"):
         configure("bpr", {"model": "lightgnc"})
-
-
-# The contract writes one plain file, without an archive and companions.
-PLAIN = [
-    name
-    for name, (_, how, file, member) in VALID.items()
-    if not member and not file.endswith(".gz") and how["format"] != "mediawiki-sql"
-]
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_the_contract_of_readers_reads_and_damages_the_whole_files_of_their_tests(name, monkeypatch):
-    """With an example, as a plugin may declare one; those of the package have their examples in tests."""
-    content, how, *_ = VALID[name]
-    options = {key: value for key, value in how.items() if key != "format"}
-    of_test = readers.Reader(READERS.get(how["format"]).read, example=content, options=options)
-    monkeypatch.setitem(READERS._specs, how["format"], of_test)
-    for check in readers.CONTRACT.checks:
-        check.run(of_test)
 
 
 @pytest.mark.mirror
