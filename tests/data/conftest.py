@@ -1,4 +1,4 @@
-"""A card and its raw files, side by side in a folder; a server that misbehaves on purpose."""
+"""A card and its raw files, side by side in a folder; a raw file without a card; a server that misbehaves on purpose."""
 
 import sys
 import threading
@@ -6,8 +6,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
+
+from rankbench.data.cards import Read
+from rankbench.data.raw import RawFile
+from rankbench.data.readers import reader
 
 sys.path.insert(0, str(Path(__file__).parent / "readers"))  # what stands beside the tests of readers
 
@@ -26,6 +31,24 @@ def write(tmp_path: Path):
         return str(path)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def rows_of(tmp_path_factory):
+    """rows_of(content, spec, name, member) → a tuple a row, in the order user, item, value, time."""
+    folder = tmp_path_factory.mktemp("raw")
+
+    def rows_of(content: str | bytes, spec: Read, name: str = "raw.dat", member: str | None = None) -> list[tuple]:
+        path: Path = folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        tables = list(reader(spec.format)(RawFile("all", path, "", spec, "file", member)))
+        if not tables:
+            return []
+        table = pa.concat_tables(tables)
+        names = [name for name in ("user", "item", "value", "time") if name in table.column_names]
+        return list(zip(*(table[name].to_pylist() for name in names), strict=True))
+
+    return rows_of
 
 
 class FileServer(ThreadingHTTPServer):

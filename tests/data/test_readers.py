@@ -1,7 +1,6 @@
 """Readers against handmade files; what a file may look like, and what is refused with its name and line."""
 
 import re
-import tempfile
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,8 +16,7 @@ from rankbench.core.errors import ConfigError, DataError
 from rankbench.data.cards import Read
 from rankbench.data.columns import MISSING_TEXT
 from rankbench.data.prepare import load
-from rankbench.data.raw import RawFile
-from rankbench.data.readers import reader, readers, user_lines
+from rankbench.data.readers import readers, user_lines
 
 BOM = b"\xef\xbb\xbf"
 HEADER = "user,item,rating,time\n"
@@ -27,17 +25,6 @@ RATED = Read(value="rating", time="time")
 PAIRS = [(user, item) for user in range(6) for item in range(8) if (user + item) % 3]
 ROWS = "".join(f"{user},{item},5,{10 * user + item}\n" for user, item in PAIRS)
 USER_LINES = "".join(f"{u} " + " ".join(str(item) for user, item in PAIRS if user == u) + "\n" for u in range(6))
-
-
-def rows_of(text: str | bytes, spec: Read) -> list[tuple]:
-    """What the reader of `spec` makes of `text`, a tuple a row in the order user, item, value, time."""
-    content = text.encode() if isinstance(text, str) else text
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "raw.csv"
-        path.write_bytes(content)
-        table = pa.concat_tables(reader(spec.format)(RawFile("all", path, "", spec, "file")))
-    names = [name for name in ("user", "item", "value", "time") if name in table.column_names]
-    return list(zip(*(table[name].to_pylist() for name in names), strict=True))
 
 
 def test_every_format_has_its_file():
@@ -82,7 +69,7 @@ def test_every_format_has_its_file():
         ("1 2\r3 4\r", Read(format="user-lines"), [(1, 2), (3, 4)]),
     ],
 )  # fmt: skip
-def test_a_handmade_file_is_read_as_it_is_meant(text, spec, rows):
+def test_a_handmade_file_is_read_as_it_is_meant(text, spec, rows, rows_of):
     assert rows_of(text, spec) == rows
 
 
@@ -99,12 +86,12 @@ WIDE = 10_001
     ],
     ids=["delimited", "wide separator", "cornac", "recbole"],
 )
-def test_a_line_has_ten_thousand_columns_at_most(text, spec):
-    with pytest.raises(DataError, match=r"raw\.csv:[12]: 10,001 columns in one line; at most 10,000 are read; leave out"):
+def test_a_line_has_ten_thousand_columns_at_most(text, spec, rows_of):
+    with pytest.raises(DataError, match=r"raw\.dat:[12]: 10,001 columns in one line; at most 10,000 are read; leave out"):
         rows_of(text, spec)
 
 
-def test_ten_thousand_columns_are_read():
+def test_ten_thousand_columns_are_read(rows_of):
     names = ["user", "item", *(f"x{n}" for n in range(WIDE - 3))]
     assert rows_of(",".join(names) + "\n" + ",".join(map(str, range(WIDE - 1))) + "\n", Read()) == [("0", "1")]
 
@@ -116,9 +103,9 @@ def test_ten_thousand_columns_are_read():
         ('{{"user": 1, "item": "{}"}}\n', Read(format="json-lines", user="user", item="item"), ":1"),
     ],
 )
-def test_an_id_has_a_thousand_bytes_at_most(text, spec, where):
+def test_an_id_has_a_thousand_bytes_at_most(text, spec, where, rows_of):
     assert rows_of(text.format("é" * 500), spec)[-1][1] == "é" * 500
-    with pytest.raises(DataError, match=rf"raw\.csv{where}: item is a text of 1,002 bytes; at most 1,000 are read"):
+    with pytest.raises(DataError, match=rf"raw\.dat{where}: item is a text of 1,002 bytes; at most 1,000 are read"):
         rows_of(text.format("é" * 501), spec)
 
 
@@ -137,7 +124,7 @@ def test_an_id_has_a_thousand_bytes_at_most(text, spec, where):
         (pa.array([2.0**53 - 1, 1.0]), [2**53 - 1, 1]),
     ],
 )
-def test_parquet_ids_come_in_many_types(user, expected):
+def test_parquet_ids_come_in_many_types(user, expected, rows_of):
     content = parquet(user=user, item=["x", "y"], stars=[1, 2])
     rows = rows_of(content, Read(format="parquet", value="stars"))
     assert rows == [(expected[0], "x", 1.0), (expected[1], "y", 2.0)]
@@ -148,7 +135,7 @@ def test_parquet_ids_come_in_many_types(user, expected):
     [pa.array([76561198000000001.0, 76561198000000003.0]), pa.array([1.0, 2.0**24], pa.float32())],
     ids=["float64", "float32"],
 )
-def test_ids_that_a_float_cannot_tell_apart_are_refused(user):
+def test_ids_that_a_float_cannot_tell_apart_are_refused(user, rows_of):
     with pytest.raises(DataError, match=r"'user': ids of 2\^53 or more .* different ones could become one"):
         rows_of(parquet(user=user, item=["x", "y"], stars=[1, 2]), Read(format="parquet", value="stars"))
 
@@ -168,13 +155,13 @@ def test_ids_that_a_float_cannot_tell_apart_are_refused(user):
     ],
     ids=lambda time: str(time.type),
 )
-def test_parquet_times_come_in_many_types(time):
+def test_parquet_times_come_in_many_types(time, rows_of):
     rows = rows_of(parquet(user=[1, 2], item=[3, 4], time=time), Read(format="parquet", time="time"))
     assert rows == [(1, 3, 1125964800), (2, 4, None)]
 
 
 @pytest.mark.parametrize("value", [pa.array([Decimal("4.5")]), pa.array(["4.5"]), pa.array([np.float16(4.5)])])
-def test_parquet_values_come_in_many_types(value):
+def test_parquet_values_come_in_many_types(value, rows_of):
     assert rows_of(parquet(user=[1], item=[3], stars=value), Read(format="parquet", value="stars")) == [(1, 3, 4.5)]
 
 
@@ -185,7 +172,7 @@ entries = st.lists(st.tuples(ids, ids, st.floats(-1e6, 1e6), st.integers(-(2**53
 
 
 @given(entries=entries, separator=st.sampled_from([",", "\t", "|", "::", ":::"]), end=st.sampled_from(["\n", "\r\n"]))
-def test_what_is_written_as_text_is_read_back(entries, separator, end):
+def test_what_is_written_as_text_is_read_back(entries, separator, end, rows_of):
     lines = [("user", "item", "rating", "time")]
     lines += [(user, item, repr(value), "" if time is None else str(time)) for user, item, value, time in entries]
     text = "".join(separator.join(line) + end for line in lines)
@@ -199,20 +186,20 @@ def test_what_is_written_as_text_is_read_back(entries, separator, end):
         ["1,2", "1,2,3,4,5", "1,2,x,4", "1,2,nan,4", "1,2,,4", "1,2,3,4.5", "1,2,3,1e300", ",2,3,4", "1,2\0,3,4"]
     ),
 )
-def test_the_line_of_a_bad_row_is_the_one_an_editor_shows(blank, at, bad):
+def test_the_line_of_a_bad_row_is_the_one_an_editor_shows(blank, at, bad, rows_of):
     lines = ["user,item,rating,time"] + ["7,8,9,10"] * at + [bad] + ["7,8,9,10"] * (6 - at)
     text = "".join("\n" * n + line + "\n" for n, line in zip(blank, lines, strict=True))
     shown = text.split("\n").index(bad) + 1
-    with pytest.raises(DataError, match=rf"raw\.csv:{shown}: "):
+    with pytest.raises(DataError, match=rf"raw\.dat:{shown}: "):
         rows_of(text, RATED)
 
 
-def test_the_line_is_right_beyond_the_first_block_of_the_parser():
+def test_the_line_is_right_beyond_the_first_block_of_the_parser(rows_of):
     lines = 1_200_000  # 9.6 MB; Arrow parses 8 MiB at once
     good = "user,item\n" + "123,567\n" * lines
     assert len(rows_of(good, Read())) == lines
     for bad in ("1,2,3", ",2"):
-        with pytest.raises(DataError, match=rf"raw\.csv:{lines + 2}: "):
+        with pytest.raises(DataError, match=rf"raw\.dat:{lines + 2}: "):
             rows_of(good + bad + "\n", Read())
 
 
