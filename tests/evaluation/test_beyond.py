@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metric_lists import csr, ranking
+from small_data import csr, ranking
 
 from rankbench.core.errors import ConfigError
 from rankbench.evaluation.beyond import ALIASES, ITEM_GROUPS, OF_LISTS, USER_GROUPS

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from small_data import Columns
 
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.cold_users import counts_of_users, means_by_history, rank_all
@@ -96,18 +97,9 @@ def test_a_sample_of_users_is_ranked_as_among_all(seed, mode):
 
 
 def test_weights_in_files_know_nothing_of_a_user_without_a_history():
-    class Loads:
-        """Columns of a matrix in memory, as a matrix in files has them."""
-
-        def __init__(self, C):
-            self.C, self.dtype = C, C.dtype
-
-        def columns(self, start, stop):
-            return self.C[:, start:stop].copy()
-
     rng = np.random.default_rng(3)
     holdout, linear = some_holdout(rng, "keep"), some_linear(rng)
-    tiled = TiledLinearRecommender(Loads(linear.C), linear.beta, linear.alpha)
+    tiled = TiledLinearRecommender(Columns(linear.C), linear.beta, linear.alpha)
     by_tiles = rank_all(lambda warm, rows: rank([linear], warm, K, rows=rows), [tiled], holdout, K)[0]
     assert_array_equal(by_tiles.items, through([linear], holdout, auc=False)[0].items)
 

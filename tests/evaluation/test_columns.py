@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from small_data import Columns
 
 from rankbench.core.threads import pinned
 from rankbench.data.splits import Holdout
@@ -16,17 +17,6 @@ from rankbench.fitting.recommenders import LinearRecommender
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
 
 SEEDS = st.integers(0, 2**32 - 1)
-
-
-class Columns:
-    """A matrix in memory that hands out columns as a TiledMatrix does, and counts them."""
-
-    def __init__(self, C):
-        self.C, self.dtype, self.handed = C, C.dtype, []
-
-    def columns(self, start, stop):
-        self.handed.append((start, stop))
-        return self.C[:, start:stop].copy()
 
 
 class Backwards:

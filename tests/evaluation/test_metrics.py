@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metric_lists import csr, ranking
 from numpy.testing import assert_allclose
+from small_data import csr, ranking
 
 from rankbench.core.errors import ConfigError
 from rankbench.evaluation.metrics import METRICS, measure, metric_set

@@ -1,4 +1,4 @@
-"""Small data for the metrics: sets of items as a matrix, and lists of items as a ranking."""
+"""Small data: sets of items as a matrix, lists of items as a ranking, and a matrix that is read by columns."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,3 +19,14 @@ def ranking(lists, depth):
         items[row, : len(items_of_user)] = items_of_user
     rows = np.arange(len(lists))
     return Ranking(rows, rows.astype(np.int32), items, np.zeros(items.shape))
+
+
+class Columns:
+    """A matrix in memory that hands out columns as a TiledMatrix does, and counts them."""
+
+    def __init__(self, C):
+        self.C, self.dtype, self.handed = C, C.dtype, []
+
+    def columns(self, start, stop):
+        self.handed.append((start, stop))
+        return self.C[:, start:stop].copy()
