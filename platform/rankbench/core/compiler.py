@@ -6,7 +6,6 @@ that it reads, has changed in another file: the old machine code would go on, be
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import time
@@ -17,17 +16,10 @@ from pathlib import Path
 import numba
 from platformdirs import user_cache_dir
 
+from rankbench.core.plugins import sources_digest
+
 __all__ = ["numba"]
 OLD = 30 * 24 * 3600.0  # seconds after which compiled loops of other versions of the code are removed
-
-
-def loops_digest(package: Path) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of the files of a package that mention numba."""
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        if b"numba" in (content := path.read_bytes()):
-            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + content + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def keep_in(root: Path, digest: str) -> None:
@@ -51,7 +43,7 @@ def keep_in(root: Path, digest: str) -> None:
 
 _package = Path(__file__).resolve().parents[1]
 _root = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-keep_in(Path(_root) if _root else _package / "__pycache__", loops_digest(_package))
+keep_in(Path(_root) if _root else _package / "__pycache__", sources_digest(_package, mention=b"numba")[:16])
 
 
 @contextmanager

@@ -168,12 +168,13 @@ def _of_module(name: str, prefix: str) -> Plugin:
     return Plugin(name, name, name, hashlib.sha256(content).hexdigest(), content.decode("utf-8", "replace"))
 
 
-def sources_digest(*folders: Path) -> str:
-    """The SHA-256 of the paths and contents of all Python files in folders."""
+def sources_digest(*folders: Path, mention: bytes = b"") -> str:
+    """The SHA-256 of the paths and contents of all Python files in folders, or of those that `mention` something."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):
-            digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+            if mention in (content := path.read_bytes()):
+                digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
 
 

@@ -23,8 +23,8 @@ from rankbench.core.data_notes import data_notes
 from rankbench.core.display import as_html, as_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import DataError, DownloadError
-from rankbench.core.files import atomic_folder, make_folder, sweep_scratch
-from rankbench.core.plugins import guarded, loaded
+from rankbench.core.files import atomic_folder, make_folder, sha256_of, sweep_scratch
+from rankbench.core.plugins import guarded, loaded, sources_digest
 from rankbench.core.progress import Progress
 from rankbench.data.blocks import csr_from_parts
 from rankbench.data.build import build
@@ -199,10 +199,7 @@ def _key(file: RawFile) -> list:
 @cache
 def code_version() -> str:
     """A hash of the source code that prepares data, and draws splits: data prepared by other code are not reused."""
-    digest = hashlib.sha256()
-    for path in (*sorted(Path(__file__).parent.rglob("*.py")), Path(rng.__file__)):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return hashlib.sha256(f"{sources_digest(Path(__file__).parent)} {sha256_of(Path(rng.__file__))}".encode()).hexdigest()
 
 
 code_version()  # now, because a process prepares data by the code that it has loaded, whatever the files have later
