@@ -82,7 +82,7 @@ def test_the_page_says_how_many_of_each_kind_there_are(members):
 def test_every_dataset_is_as_large_as_the_rule_says(members, mirror_environment):
     for name in members:
         data = prepare(load_card(name, mirror_environment), mirror_environment)
-        validation, test = data.split.holdout("valid", "train"), data.split.holdout("test", data.split.final_fit)
+        validation, test = data.split.holdout("valid", "train"), data.split.holdout("test", data.card.final_fit)
         tested = len(test.rows) - int(test.cold[test.rows].sum())
         assert data.counts["interactions"] >= 20_000 and tested >= 500, name
         assert len(validation.rows) * data.split.n_items <= 4e9, name

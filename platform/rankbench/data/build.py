@@ -50,7 +50,7 @@ def build(card: Card, raw: list[RawFile], folder: Path, made_by: dict[str, Any],
         "shape": list(parts.train.shape),
         "fingerprint": _fingerprint(parts, card.split),
         "raw_counts": raw_counts,
-        "counts": _counts(parts)
+        "counts": _counts(parts, card.final_fit)
         | card.split.counts(data)
         | ({"dropped_missing": n_missing} if card.drops_missing else {})
         | n_alike,
@@ -109,14 +109,14 @@ def _warn_of_alike_ids(data: Interactions, source: str) -> dict[str, int]:
     return counts
 
 
-def _counts(parts: Split) -> dict[str, int]:
-    """Counts of the split, including cold items and users without targets."""
+def _counts(parts: Split, final_fit: str) -> dict[str, int]:
+    """Counts of the split, including items and users that are cold for a model that is fitted on `final_fit`."""
     train, valid, test = parts.train, parts.valid_target, parts.test_target
     history = parts.valid_history.nnz + parts.test_history.nnz
-    known = parts.fit_matrix(parts.final_fit)
+    known = parts.fit_matrix(final_fit)
     fitted = np.bincount(known.indices, minlength=parts.n_items) > 0
     in_test = np.bincount(test.indices, minlength=parts.n_items) > 0
-    holdout = parts.holdout("test", parts.final_fit)
+    holdout = parts.holdout("test", final_fit)
     test_sizes = np.diff(holdout.target.indptr)
     return {
         "users": parts.n_users,

@@ -77,8 +77,7 @@ class Split:
     """Disjoint 0/1 matrices (n_users, n_items): every interaction is in exactly one of them.
 
     The histories belong to held-out users, who have no train interactions; they are empty for protocols that train on
-    every user. `refit`: whether a chosen configuration is fitted again on train + valid before it is tested. `rank_valid`:
-    whether validation items are candidates at test time if the model was fitted on train alone.
+    every user. `rank_valid`: whether validation items are candidates at test time if the model was fitted on train alone.
     """
 
     train: sp.csr_array
@@ -86,9 +85,6 @@ class Split:
     test_target: sp.csr_array
     valid_history: sp.csr_array
     test_history: sp.csr_array
-    protocol: str
-    seed: int
-    refit: bool = True
     excluded: sp.csr_array | None = None
     rank_valid: bool = False
     cold_users: ColdUsers = "drop"
@@ -105,11 +101,6 @@ class Split:
     @property
     def n_items(self) -> int:
         return self.train.shape[1]
-
-    @property
-    def final_fit(self) -> str:
-        """The parts that the tested model is fitted on."""
-        return "train+valid" if self.refit else "train"
 
     @cached_property
     def has_cold_users(self) -> bool:
@@ -184,17 +175,8 @@ def split(data: Interactions, spec: SplitSpec) -> tuple[Split, Interactions]:
 
 def assemble(matrices: dict[str, sp.csr_array], spec: SplitSpec, users: pa.Array, items: pa.Array) -> Split:
     """Build a Split from its matrices and the raw ids of its rows and columns."""
-    protocol = protocols().get(spec.protocol)
-    excluded = self_pairs(users, items) if protocol.self_excluded(spec) else None
-    return Split(
-        **matrices,
-        protocol=spec.protocol,
-        seed=spec.seed,
-        refit=protocol.refit,
-        excluded=excluded,
-        rank_valid=spec.rank_valid,
-        cold_users=spec.cold_users,
-    )
+    excluded = self_pairs(users, items) if protocols().get(spec.protocol).self_excluded(spec) else None
+    return Split(**matrices, excluded=excluded, rank_valid=spec.rank_valid, cold_users=spec.cold_users)
 
 
 def self_pairs(users: pa.Array, items: pa.Array) -> sp.csr_array:
