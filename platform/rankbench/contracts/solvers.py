@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
 from rankbench.contracts.parameters import check_parameters
-from rankbench.contracts.training import expect_resumes
+from rankbench.contracts.training import expect_resumes, scores
 from rankbench.core import threads
 from rankbench.core.compiler import numba
 from rankbench.data.blocks import csr_from_pairs
@@ -40,11 +40,6 @@ def fit(method: str, X: sp.csr_array, dtype: str = "float32", seed: int = 0, **p
     """The model of the default parameters, and of those given."""
     (model,) = fit_configs((configure(method, params),), X, dtype, seed).models
     return model
-
-
-def scores(model: Recommender, X: sp.csr_array) -> np.ndarray:
-    """The scores of all items for the users with the histories X."""
-    return score(model, np.arange(X.shape[0], dtype=np.int32), X, slice(0, X.shape[1]))
 
 
 def means(method: str, X: sp.csr_array, holdout: Holdout, dtype: str) -> dict[str, float]:

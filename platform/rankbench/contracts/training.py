@@ -43,15 +43,15 @@ def train(loss: str, encoder: str, seed: int = 0, **params: object) -> Recommend
 
 def expect_trainable(loss: str, encoder: str, **params: object) -> None:
     """Training gives finite scores of every user and item, the same bits for the same seed, and others for another seed."""
-    first, second, other = (scores(train(loss, encoder, seed, **params)) for seed in (0, 0, 1))
+    first, second, other = (scores(train(loss, encoder, seed, **params), interactions()) for seed in (0, 0, 1))
     expect_finite(first, f"with {encoder}: scores after three epochs")
     expect_equal(second, first, f"with {encoder}: scores of two fits with the same seed")
     expect(bool((first != other).any()), f"with {encoder}: two seeds gave the same scores")
 
 
-def scores(model: Recommender) -> np.ndarray:
-    """The scores of every user and item of `interactions`, (N_USERS, N_ITEMS)."""
-    return score(model, np.arange(N_USERS), interactions(), slice(None))
+def scores(model: Recommender, X: sp.csr_array) -> np.ndarray:
+    """The scores of all items for the users with the histories X, (n_users, n_items)."""
+    return score(model, np.arange(X.shape[0], dtype=np.int32), X, slice(0, X.shape[1]))
 
 
 def expect_resumable(loss: str, encoder: str, **others: object) -> None:
@@ -67,7 +67,7 @@ def expect_resumes(config: MethodConfig, X: sp.csr_array, where: str = "") -> No
 
     def fit(execution: Execution, observe: Callable[[Step], None]) -> np.ndarray:
         (model,) = fit_configs((config,), X, "float32", 0, execution, lambda step: observe(step) or {}).models
-        return score(model, np.arange(X.shape[0]), X, slice(None))
+        return scores(model, X)
 
     def stop(step: Step) -> None:
         if step.number == 3:
