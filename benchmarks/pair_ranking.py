@@ -26,7 +26,7 @@ from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import BLOCK_USERS, rank
 from rankbench.fitting.recommenders import Recommender
-from rankbench.models.neumf import NeuMF, NeuMFModel, neumf
+from rankbench.models.neumf import NeuMF, NeuMFModel
 from rankbench.tracking.environment import describe_environment
 
 N_USERS, N_ITEMS, K = 29_858, 40_981, 20
@@ -37,7 +37,7 @@ def network(name: str) -> NeuMFModel:
     p, dim = NETWORKS[name]
     start = torch.Generator().manual_seed(0)
     tables = (torch.randn(n, dim, generator=start) for n in (N_USERS, N_ITEMS))
-    return neumf(sp.csr_array((N_USERS, N_ITEMS)), p, *tables, start).eval()
+    return NeuMFModel(sp.csr_array((N_USERS, N_ITEMS)), p, *tables, start).eval()
 
 
 def ours(model: Recommender, users: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 
 from rankbench.core import devices
 from rankbench.core.errors import ConfigError
-from rankbench.models.dgcf import DGCF, dgcf
+from rankbench.models.dgcf import DGCF, DGCFModel
 from rankbench.models.independence import distance_correlations
 from rankbench.models.routing import intent_shares
 
@@ -35,7 +35,7 @@ SCORES = tensor([0.97942718, 0.93055704, -0.17155083], [0.01291883, 0.42608074, 
 
 
 def built(p, X=X, users=E[:2], items=E[2:], seed=0):
-    return dgcf(X, p, users.clone(), items.clone(), torch.Generator().manual_seed(seed))
+    return DGCFModel(X, p, users.clone(), items.clone(), torch.Generator().manual_seed(seed))
 
 
 def close(found, expected, atol=DIGITS):

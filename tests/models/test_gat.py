@@ -10,7 +10,7 @@ from torch.nn.functional import elu, leaky_relu
 
 from rankbench.core.errors import ConfigError
 from rankbench.models.edges import Edges
-from rankbench.models.gat import GAT, attention, gat
+from rankbench.models.gat import GAT, GATModel, attention
 
 WEIGHT, A_SRC, A_DST = tensor([1, 0.5], [-0.5, 1]), tensor(0.5, -1), tensor(1, 0.25)
 # Rows u0, u1, i0, i1, i2, each with the neighbours and the node itself in the order of nodes.
@@ -35,7 +35,7 @@ SCORES = [[0.77868485, 0.33866860, -0.30038612], [-0.09144116, 0.79818215, 0.258
 
 
 def built(p, X=X, users=U, items=V, seed=0):
-    return gat(X, p, users.clone(), items.clone(), torch.Generator().manual_seed(seed))
+    return GATModel(X, p, users.clone(), items.clone(), torch.Generator().manual_seed(seed))
 
 
 def worked():

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 from numpy.testing import assert_allclose
 
-from rankbench.models.lightgcn import LightGCN, lightgcn
+from rankbench.models.lightgcn import LightGCN, LightGCNModel
 
 X = np.array([[1, 1, 0, 0, 1], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 1]])  # user 2 and item 3 have met nobody
 
@@ -31,7 +31,7 @@ def test_lightgcn_is_the_mean_of_its_layers(n_layers):
     rng = np.random.default_rng(0)
     U, V = rng.normal(size=(4, 6)), rng.normal(size=(5, 6))
     start = torch.tensor(U), torch.tensor(V)
-    encoder = lightgcn(sp.csr_array(X), LightGCN(n_layers), *start, torch.Generator())
+    encoder = LightGCNModel(sp.csr_array(X), LightGCN(n_layers), *start, torch.Generator())
     for found, expected in zip(encoder(), message_passing(X, U, V, n_layers), strict=True):
         assert_allclose(found.detach(), expected, atol=1e-12)
     assert torch.equal(torch.cat(encoder()), torch.cat(encoder.eval()()))

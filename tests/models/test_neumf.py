@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from rankbench.core.errors import ConfigError
 from rankbench.fitting.recommenders import score
-from rankbench.models.neumf import NeuMF, neumf
+from rankbench.models.neumf import NeuMF, NeuMFModel
 
 N_USERS, N_ITEMS = 5, 7
 FORMS = pytest.mark.parametrize(
@@ -27,7 +27,7 @@ FORMS = pytest.mark.parametrize(
 def built(p, dim, dtype=torch.float64, seed=0):
     rng = np.random.default_rng(seed)
     tables = [torch.tensor(rng.normal(size=(n, dim)), dtype=dtype) for n in (N_USERS, N_ITEMS)]
-    encoder = neumf(sp.csr_array((N_USERS, N_ITEMS)), p, *tables, torch.Generator().manual_seed(seed))
+    encoder = NeuMFModel(sp.csr_array((N_USERS, N_ITEMS)), p, *tables, torch.Generator().manual_seed(seed))
     with torch.no_grad():
         for bias in encoder.biases:
             bias += torch.tensor(rng.normal(size=bias.shape), dtype=dtype)
@@ -115,14 +115,14 @@ def test_dropout_is_drawn_in_training_alone_and_keeps_the_mean():
 
 
 def test_layers_start_as_their_rules_say():
-    encoder = neumf(sp.csr_array((2, 2)), NeuMF(network="he"), *(torch.zeros(2, 2, 40)), torch.Generator())
+    encoder = NeuMFModel(sp.csr_array((2, 2)), NeuMF(network="he"), *(torch.zeros(2, 2, 40)), torch.Generator())
     assert [tuple(W.shape) for W in encoder.weights] == [(64, 32), (32, 16), (16, 8)]
     assert [b.abs().max().item() for b in (*encoder.biases, encoder.bias)] == [0, 0, 0, 0]
     for W in encoder.weights:
         limit = np.sqrt(6 / sum(W.shape))
         assert 0.9 * limit < W.abs().max().item() <= limit
     assert 0.5 * np.sqrt(3 / 16) < encoder.output.abs().max().item() <= np.sqrt(3 / 16)
-    ngcf = neumf(sp.csr_array((2, 2)), NeuMF(), *torch.zeros(2, 2, 64), torch.Generator())
+    ngcf = NeuMFModel(sp.csr_array((2, 2)), NeuMF(), *torch.zeros(2, 2, 64), torch.Generator())
     assert [tuple(W.shape) for W in ngcf.weights] == [(192, 64), (64, 64)] and ngcf.bias is None
     assert NeuMF().work(64) == 2 * 64 * 64 + 64 and NeuMF(network="he").work(40) == 8 + 32 * 16 + 16 * 8 + 8
 

@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose
 from rankbench.core.threads import pinned
 from rankbench.models import ngcf as module
 from rankbench.models.ngcf import NGCF, NGCFModel
-from rankbench.models.propagation import Graph
 
 X = np.array([[1, 1, 0], [0, 1, 1]], np.float64)
 U = torch.tensor([[1, 0], [0.5, -1]], dtype=torch.float64)
@@ -20,8 +19,8 @@ W2 = torch.tensor([[0.5, 0], [-0.5, 1]], dtype=torch.float64)
 
 
 def encoder(X=X, U=U, V=V, seed=0, **values):
-    graph = Graph(sp.csr_array(X))
-    return NGCFModel(graph, NGCF(**values), U.clone(), V.clone(), torch.Generator().manual_seed(seed)).eval()
+    generator = torch.Generator().manual_seed(seed)
+    return NGCFModel(sp.csr_array(X), NGCF(**values), U.clone(), V.clone(), generator).eval()
 
 
 def worked(**values):

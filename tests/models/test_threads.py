@@ -6,16 +6,16 @@ from graphs import random_interactions, random_tensor
 
 from rankbench.core.threads import pinned
 from rankbench.kernels import parallel
-from rankbench.models.dgcf import DGCF, dgcf
-from rankbench.models.gat import GAT, gat
+from rankbench.models.dgcf import DGCF, DGCFModel
+from rankbench.models.gat import GAT, GATModel
 from rankbench.models.pinsage import PinSage, pinsage
-from rankbench.models.xsimgcl import XSimGCL, xsimgcl
+from rankbench.models.xsimgcl import XSimGCL, XSimGCLModel
 
 ENCODERS = {
-    "dgcf": (dgcf, DGCF(2, 4)),
-    "gat": (gat, GAT(2, 2)),
+    "dgcf": (DGCFModel, DGCF(2, 4)),
+    "gat": (GATModel, GAT(2, 2)),
     "pinsage": (pinsage, PinSage()),
-    "xsimgcl": (xsimgcl, XSimGCL()),
+    "xsimgcl": (XSimGCLModel, XSimGCL()),
 }
 
 

@@ -12,7 +12,7 @@ import torch
 
 from rankbench.core.errors import ConfigError
 from rankbench.kernels.orthant_noise import with_noise
-from rankbench.models.xsimgcl import XSimGCL, xsimgcl
+from rankbench.models.xsimgcl import XSimGCL, XSimGCLModel
 
 N_USERS, N_ITEMS, WIDTH = 6, 9, 5
 X = np.random.default_rng(0).integers(0, 2, (N_USERS, N_ITEMS))
@@ -27,7 +27,7 @@ def vectors():
 
 
 def build(p, seed=0):
-    return xsimgcl(sp.csr_array(X), p, *vectors(), torch.Generator().manual_seed(seed))
+    return XSimGCLModel(sp.csr_array(X), p, *vectors(), torch.Generator().manual_seed(seed))
 
 
 def dense(p, U, V, seed=None):

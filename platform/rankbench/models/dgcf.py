@@ -45,10 +45,23 @@ class DGCF(Params):
     cor_weight: float = param(0.01, "weight λ of the distance correlation of adjacent intents", Range(0.00001, 0.1), ge=0)
 
 
+@model(
+    "dgcf",
+    DGCF,
+    title="DGCF: disentangled intents, routed over the interaction graph",
+    source="Wang et al., SIGIR 2020",
+    paper_loss="bpr",
+    layers=lambda p: (6 + p.n_intents) * p.n_layers * p.n_routings,
+    per_edge=lambda p: INDEX + 2 * p.n_intents * (p.n_layers * p.n_routings + 4),
+)
 class DGCFModel(EmbeddingModel):
-    def __init__(self, edges: Edges, p: DGCF, users: Tensor, items: Tensor, generator: torch.Generator):
+    """Raises ConfigError if the vectors cannot be divided among the intents."""
+
+    def __init__(self, X: sp.csr_array, p: DGCF, users: Tensor, items: Tensor, generator: torch.Generator):
+        dim = users.shape[1]
+        require(dim % p.n_intents == 0, f"embedding_dim = {dim} must be a multiple of n_intents = {p.n_intents}")
         super().__init__(users, items)
-        self.edges, self.p, self.generator = edges, p, generator
+        self.edges, self.p, self.generator = Edges.between(X), p, generator
         self.final: tuple[Tensor, Tensor] | None = None  # kept by `forward` until `own_loss` uses them
 
     def forward(self) -> tuple[Tensor, Tensor]:
@@ -104,19 +117,3 @@ class DGCFModel(EmbeddingModel):
         rows = torch.cat([side[ids] for side, ids in zip(final, drawn, strict=True)])
         K = self.p.n_intents
         return self.p.cor_weight * 2 / (K * (K + 1)) * distance_correlations([*pairwise(rows.chunk(K, dim=1))]).sum()
-
-
-@model(
-    "dgcf",
-    DGCF,
-    title="DGCF: disentangled intents, routed over the interaction graph",
-    source="Wang et al., SIGIR 2020",
-    paper_loss="bpr",
-    layers=lambda p: (6 + p.n_intents) * p.n_layers * p.n_routings,
-    per_edge=lambda p: INDEX + 2 * p.n_intents * (p.n_layers * p.n_routings + 4),
-)
-def dgcf(X: sp.csr_array, p: DGCF, users: Tensor, items: Tensor, generator: torch.Generator) -> DGCFModel:
-    """Raises ConfigError if the vectors cannot be divided among the intents."""
-    dim = users.shape[1]
-    require(dim % p.n_intents == 0, f"embedding_dim = {dim} must be a multiple of n_intents = {p.n_intents}")
-    return DGCFModel(Edges.between(X), p, users, items, generator)

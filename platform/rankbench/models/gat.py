@@ -42,16 +42,26 @@ class GAT(Params):
     )
 
 
+@model(
+    "gat",
+    GAT,
+    title="GAT: attention over the interaction graph",
+    source="Veličković et al., ICLR 2018",
+    paper_loss="bpr",
+    layers=lambda p: 4 * (p.attention_layers - 1 + p.n_heads),  # the heads of the last layer have the whole width each
+    per_edge=lambda p: INDEX,
+)
 class GATModel(EmbeddingModel):
     """The matrices W of layer l's heads, side by side, are `weights[l]` (d, K·c); their a_dst and a_src are `at_head[l]` and
-    `at_tail[l]` (c, K).
+    `at_tail[l]` (c, K). Raises ConfigError if the vectors cannot be divided among the heads.
     """
 
-    def __init__(self, edges: Edges, p: GAT, users: Tensor, items: Tensor, generator: torch.Generator):
-        super().__init__(users, items)
-        self.edges, self.p = edges, p
-        self.weights, self.at_head, self.at_tail = nn.ParameterList(), nn.ParameterList(), nn.ParameterList()
+    def __init__(self, X: sp.csr_array, p: GAT, users: Tensor, items: Tensor, generator: torch.Generator):
         dim = users.shape[1]
+        require(dim % p.n_heads == 0, f"embedding_dim = {dim} must be a multiple of n_heads = {p.n_heads}")
+        super().__init__(users, items)
+        self.edges, self.p = Edges.between(X, loops=p.self_loops), p
+        self.weights, self.at_head, self.at_tail = nn.ParameterList(), nn.ParameterList(), nn.ParameterList()
         for layer in range(p.attention_layers):
             c = dim if layer == p.attention_layers - 1 else dim // p.n_heads
             self.weights.append(xavier(dim, c, generator, users, copies=p.n_heads))
@@ -126,19 +136,3 @@ class _Attention(torch.autograd.Function):
         dz = product - alpha * segment_sums(product, e.indptr)[e.head]
         dz = torch.where(at_head[e.head] + at_tail[e.tail] > 0, dz, SLOPE * dz)
         return None, segment_sums(dz, e.indptr), segment_sums(dz[e.reverse], e.reversed_indptr)
-
-
-@model(
-    "gat",
-    GAT,
-    title="GAT: attention over the interaction graph",
-    source="Veličković et al., ICLR 2018",
-    paper_loss="bpr",
-    layers=lambda p: 4 * (p.attention_layers - 1 + p.n_heads),  # the heads of the last layer have the whole width each
-    per_edge=lambda p: INDEX,
-)
-def gat(X: sp.csr_array, p: GAT, users: Tensor, items: Tensor, generator: torch.Generator) -> GATModel:
-    """Raises ConfigError if the vectors cannot be divided among the heads."""
-    dim = users.shape[1]
-    require(dim % p.n_heads == 0, f"embedding_dim = {dim} must be a multiple of n_heads = {p.n_heads}")
-    return GATModel(Edges.between(X, loops=p.self_loops), p, users, items, generator)

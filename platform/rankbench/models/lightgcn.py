@@ -24,16 +24,6 @@ class LightGCN(Params):
     n_layers: int = param(3, "number of graph layers", Range(1, 4), ge=1)
 
 
-class LightGCNModel(EmbeddingModel):
-    def __init__(self, graph: Graph, p: LightGCN, users: Tensor, items: Tensor):
-        super().__init__(users, items)
-        self.graph = graph
-        self.polynomial = [1 / (p.n_layers + 1)] * (p.n_layers + 1)
-
-    def forward(self) -> tuple[Tensor, Tensor]:
-        return propagate(self.graph, self.users, self.items, self.polynomial)
-
-
 @model(
     "lightgcn",
     LightGCN,
@@ -43,5 +33,11 @@ class LightGCNModel(EmbeddingModel):
     layers=lambda p: p.n_layers,
     short_rows=True,
 )
-def lightgcn(X: sp.csr_array, p: LightGCN, users: Tensor, items: Tensor, generator: torch.Generator) -> LightGCNModel:
-    return LightGCNModel(Graph(X), p, users, items)
+class LightGCNModel(EmbeddingModel):
+    def __init__(self, X: sp.csr_array, p: LightGCN, users: Tensor, items: Tensor, generator: torch.Generator):
+        super().__init__(users, items)
+        self.graph = Graph(X)
+        self.polynomial = [1 / (p.n_layers + 1)] * (p.n_layers + 1)
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        return propagate(self.graph, self.users, self.items, self.polynomial)

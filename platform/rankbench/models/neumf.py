@@ -76,10 +76,19 @@ class NeuMF(Params):
         return own + sum(a * b for a, b in zip(widths[1:], [*widths[2:], 1], strict=True))
 
 
+@model(
+    "neumf",
+    NeuMF,
+    title="NeuMF: a network of a user's and an item's vector",
+    source="He et al., WWW 2017",
+    paper_loss="bce",
+    noise_per_row=lambda p: "hidden_dropout" if p.hidden_dropout else "",
+    work=lambda p, embedding_dim: p.work(embedding_dim),
+)
 class NeuMFModel(PairModel):
     plain = True
 
-    def __init__(self, p: NeuMF, users: Tensor, items: Tensor, generator: torch.Generator):
+    def __init__(self, X: sp.csr_array, p: NeuMF, users: Tensor, items: Tensor, generator: torch.Generator):
         super().__init__(users, items)
         self.p, self.generator = p, generator
         embedding_dim = users.shape[1]
@@ -140,16 +149,3 @@ class NeuMFModel(PairModel):
 def _array(tensor: Tensor) -> np.ndarray:
     """A copy that further training does not change."""
     return np.array(tensor.detach().cpu().numpy(), order="C")
-
-
-@model(
-    "neumf",
-    NeuMF,
-    title="NeuMF: a network of a user's and an item's vector",
-    source="He et al., WWW 2017",
-    paper_loss="bce",
-    noise_per_row=lambda p: "hidden_dropout" if p.hidden_dropout else "",
-    work=lambda p, embedding_dim: p.work(embedding_dim),
-)
-def neumf(X: sp.csr_array, p: NeuMF, users: Tensor, items: Tensor, generator: torch.Generator) -> NeuMFModel:
-    return NeuMFModel(p, users, items, generator)

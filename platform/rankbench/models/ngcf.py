@@ -49,15 +49,23 @@ class NGCF(Params):
     message_dropout: float = param(0.1, "share of a layer's numbers that are set to 0 in training", Range(0, 0.8), ge=0, lt=1)
 
 
+@model(
+    "ngcf",
+    NGCF,
+    title="NGCF: graph layers with weights",
+    source="Wang et al., SIGIR 2019",
+    paper_loss="bpr",
+    layers=lambda p: 2 * p.n_layers,  # a layer with its two products takes about as long as two of LightGCN
+)
 class NGCFModel(EmbeddingModel):
-    def __init__(self, graph: Graph, p: NGCF, users: Tensor, items: Tensor, generator: Generator):
+    def __init__(self, X: sp.csr_array, p: NGCF, users: Tensor, items: Tensor, generator: Generator):
         super().__init__(users, items)
-        self.graph, self.p, self.generator = graph, p, generator
+        self.graph, self.p, self.generator = Graph(X), p, generator
         width = users.shape[1]
         self.W = nn.ParameterList(xavier(width, width, generator, users) for _ in range(2 * p.n_layers))
         biases = [xavier(1, width, generator, users) for _ in range(2 * p.n_layers if p.ngcf_form == "program" else 0)]
         self.b = nn.ParameterList(biases)
-        degree = torch.from_numpy(graph.indptr).diff().to(users.dtype)
+        degree = torch.from_numpy(self.graph.indptr).diff().to(users.dtype)
         # With the node among its neighbours the mean has one part more.
         share = 1 / (degree + 1) if p.adjacency == "self" else 1 / degree.clamp(min=1)
         self.register_buffer("share", share, persistent=False)
@@ -114,15 +122,3 @@ class NGCFModel(EmbeddingModel):
                 vectors = dropout(vectors, self.p.message_dropout, self.generator)
             result.append((vectors, vectors))
         return result
-
-
-@model(
-    "ngcf",
-    NGCF,
-    title="NGCF: graph layers with weights",
-    source="Wang et al., SIGIR 2019",
-    paper_loss="bpr",
-    layers=lambda p: 2 * p.n_layers,  # a layer with its two products takes about as long as two of LightGCN
-)
-def ngcf(X: sp.csr_array, p: NGCF, users: Tensor, items: Tensor, generator: Generator) -> NGCFModel:
-    return NGCFModel(Graph(X), p, users, items, generator)

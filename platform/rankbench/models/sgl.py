@@ -41,6 +41,14 @@ class SGL(Params):
     )
 
 
+@model(
+    "sgl",
+    SGL,
+    title="SGL-ED: LightGCN and a contrastive loss between two thinned graphs",
+    source="Wu et al., SIGIR 2021",
+    paper_loss="bpr",
+    layers=lambda p: 3 * p.n_layers,
+)
 class SGLModel(EmbeddingModel):
     def __init__(self, X: sp.csr_array, p: SGL, users: Tensor, items: Tensor, generator: Generator):
         super().__init__(users, items)
@@ -82,15 +90,3 @@ class SGLModel(EmbeddingModel):
         if not m or m >= n:
             return None
         return torch.randperm(n, generator=self.generator)[:m].sort().values.to(self.users.device)
-
-
-@model(
-    "sgl",
-    SGL,
-    title="SGL-ED: LightGCN and a contrastive loss between two thinned graphs",
-    source="Wu et al., SIGIR 2021",
-    paper_loss="bpr",
-    layers=lambda p: 3 * p.n_layers,
-)
-def sgl(X: sp.csr_array, p: SGL, users: Tensor, items: Tensor, generator: Generator) -> SGLModel:
-    return SGLModel(X, p, users, items, generator)

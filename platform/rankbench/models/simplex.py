@@ -49,6 +49,15 @@ class SimpleX(Params):
     )
 
 
+@model(
+    "simplex",
+    SimpleX,
+    title="SimpleX: a user's own vector and a pooled history",
+    source="Mao et al., CIKM 2021",
+    paper_loss="ccl",
+    per_row=True,
+    noise_per_row=lambda p: "user_dropout" if p.user_dropout else "",
+)
 class SimpleXModel(PooledModel):
     def __init__(self, X: sp.csr_array, p: SimpleX, users: Tensor, items: Tensor, generator: Generator):
         super().__init__(X, p, users, items, generator)
@@ -87,16 +96,3 @@ class SimpleXModel(PooledModel):
             logits = edge_products(edges, nodes, nodes, 1)[:, 0]
         weights = bags.softmax(logits, self.p.pad)[:, None]
         return weighted_sums(edges, weights, torch.cat([torch.zeros_like(users), vectors]))[: len(users)]
-
-
-@model(
-    "simplex",
-    SimpleX,
-    title="SimpleX: a user's own vector and a pooled history",
-    source="Mao et al., CIKM 2021",
-    paper_loss="ccl",
-    per_row=True,
-    noise_per_row=lambda p: "user_dropout" if p.user_dropout else "",
-)
-def simplex(X: sp.csr_array, p: SimpleX, users: Tensor, items: Tensor, generator: Generator) -> SimpleXModel:
-    return SimpleXModel(X, p, users, items, generator)

@@ -161,7 +161,7 @@ class Encoder:
 
 
 def model(name: str, params: type, **about: Any) -> Callable[[Callable], Callable]:
-    """Register the decorated function as `build` of an encoder."""
+    """Register the decorated class, or a function that makes a module, as `build` of an encoder."""
     return MODELS.decorator(name, lambda build: Encoder(name, params, build, **about))
 
 

@@ -55,10 +55,18 @@ class XSimGCL(Params):
         require(self.contrast_nodes != 1, "contrast_nodes must be 0 or at least 2: a node alone is compared with nothing")
 
 
+@model(
+    "xsimgcl",
+    XSimGCL,
+    title="XSimGCL: LightGCN with noise and a contrastive loss",
+    source="Yu et al., TKDE 2023",
+    paper_loss="bpr",
+    layers=lambda p: p.n_layers,
+)
 class XSimGCLModel(EmbeddingModel):
-    def __init__(self, graph: Graph, p: XSimGCL, users: Tensor, items: Tensor, generator: torch.Generator):
+    def __init__(self, X: sp.csr_array, p: XSimGCL, users: Tensor, items: Tensor, generator: torch.Generator):
         super().__init__(users, items)
-        self.graph, self.p, self.generator = graph, p, generator
+        self.graph, self.p, self.generator = Graph(X), p, generator
         # Kept by `forward` until `own_loss` uses them, with the ids that their rows belong to; None: all.
         self.views: tuple[tuple[Tensor, Tensor], ...] = ()
         self.scored: tuple[Tensor, Tensor] | None = None
@@ -114,15 +122,3 @@ class XSimGCLModel(EmbeddingModel):
             return (ids,)
         order = torch.randperm(len(ids), generator=self.generator).to(ids.device)
         return ids[order].tensor_split(n_groups)
-
-
-@model(
-    "xsimgcl",
-    XSimGCL,
-    title="XSimGCL: LightGCN with noise and a contrastive loss",
-    source="Yu et al., TKDE 2023",
-    paper_loss="bpr",
-    layers=lambda p: p.n_layers,
-)
-def xsimgcl(X: sp.csr_array, p: XSimGCL, users: Tensor, items: Tensor, generator: torch.Generator) -> XSimGCLModel:
-    return XSimGCLModel(Graph(X), p, users, items, generator)

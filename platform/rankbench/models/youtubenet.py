@@ -31,6 +31,16 @@ class YouTubeNet(Params):
     user_dropout: float = param(0.0, "share of a user's numbers that are set to 0 in training", Choice(0, 0.1), ge=0, lt=1)
 
 
+@model(
+    "youtubenet",
+    YouTubeNet,
+    title="YouTubeNet: a user is the mean of the user's items",
+    source="Covington, Adams, Sargin, RecSys 2016; Mao et al., CIKM 2021",
+    paper_loss="sampled-softmax",
+    per_row=True,
+    noise_per_row=lambda p: "user_dropout" if p.user_dropout else "",
+    folds=lambda p: not p.n_towers,
+)
 class YouTubeNetModel(PooledModel):
     def __init__(self, X: sp.csr_array, p: YouTubeNet, users: Tensor, items: Tensor, generator: Generator):
         super().__init__(X, p, users[:, :0], items, generator)
@@ -49,17 +59,3 @@ class YouTubeNetModel(PooledModel):
             return None
         A, B = (np.array(table.detach().cpu().numpy()) for table in (self.items, items))
         return LowRankRecommender(A, B, np.zeros(len(B)))
-
-
-@model(
-    "youtubenet",
-    YouTubeNet,
-    title="YouTubeNet: a user is the mean of the user's items",
-    source="Covington, Adams, Sargin, RecSys 2016; Mao et al., CIKM 2021",
-    paper_loss="sampled-softmax",
-    per_row=True,
-    noise_per_row=lambda p: "user_dropout" if p.user_dropout else "",
-    folds=lambda p: not p.n_towers,
-)
-def youtubenet(X: sp.csr_array, p: YouTubeNet, users: Tensor, items: Tensor, generator: Generator) -> YouTubeNetModel:
-    return YouTubeNetModel(X, p, users, items, generator)
