@@ -39,7 +39,7 @@ from rankbench.data.prepare import load
 from rankbench.kernels.neighbours import empty_table, ends_with_zeros, sum_rows
 from rankbench.kernels.parallel import in_blocks
 from rankbench.models import propagation
-from rankbench.models.exchange import Alone
+from rankbench.models.exchange import Exchange
 from rankbench.models.spec import EmbeddingModel, registered
 from rankbench.training.batches import Rows
 from rankbench.training.learner import learner
@@ -321,7 +321,7 @@ def compare(name: str, X: sp.csr_array, graph: Graph, values: dict[str, int], gi
     with torch.no_grad():
         both = model(), RECIPES[name](other, graph)
         difference = max(float((a - b).abs().max()) for a, b in zip(*both, strict=True))
-    fit = learner(model, TrainingParams(model=name), False, Alone())
+    fit = learner(model, TrainingParams(model=name), False, Exchange())
     adam = torch.optim.Adam(other.parameters(), lr=fit.learning_rate if hasattr(fit, "learning_rate") else 0.01)
     chosen = torch.randint(X.nnz, (given.batch,), generator=start)
     users, items = graph.head[: X.nnz][chosen], graph.tail[: X.nnz][chosen] - X.shape[0]

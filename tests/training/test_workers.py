@@ -13,7 +13,7 @@ from fits import interactions, params, trainer_of
 from ring import together
 
 from rankbench.losses.spec import registered as losses
-from rankbench.models.exchange import Alone, owned
+from rankbench.models.exchange import Exchange, owned
 from rankbench.models.spec import registered as encoders
 from rankbench.training.ring import Ring, wire_bytes
 from rankbench.training.trainer import Trainer
@@ -208,7 +208,7 @@ def test_rows_of_users_come_from_their_owners():
 
 
 def test_every_user_has_one_owner():
-    class Of(Alone):
+    class Of(Exchange):
         def __init__(self, rank):
             self.rank, self.size = rank, 4
 

@@ -8,39 +8,25 @@ such as items, has the same bits at every worker: its gradients are summed over 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import numpy as np
 from torch import Tensor
 
 
-class Exchange(Protocol):
-    """The connection of worker `rank` with the others, `size` in all. `sent` counts the bytes that it has sent so far.
+class Exchange:
+    """The connection of worker `rank` with the others, `size` in all: here that of a fit in one process, which sends nothing.
+    `sent` counts the bytes that it has sent so far.
 
     All workers call both methods together, with tensors of the same shapes. They raise Lost if a worker does not answer.
     """
 
-    rank: int
-    size: int
-    sent: float
+    rank, size, sent = 0, 1, 0.0
 
     def sum(self, tensors: Iterable[Tensor]) -> None:
         """Replace each tensor by its sum over the workers."""
 
     def complete(self, tables: Iterable[Tensor]) -> None:
         """Overwrite the rows of each table (n, ...) by those of their owners: rows r, r + size, ... are of worker r."""
-
-
-class Alone:
-    """The exchange of a fit in one process, which sends nothing."""
-
-    rank, size, sent = 0, 1, 0.0
-
-    def sum(self, tensors: Iterable[Tensor]) -> None:
-        """Leave the tensors as they are."""
-
-    def complete(self, tables: Iterable[Tensor]) -> None:
-        """Leave the tables as they are."""
 
 
 def owned(users: np.ndarray, exchange: Exchange) -> np.ndarray:

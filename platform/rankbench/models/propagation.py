@@ -28,7 +28,7 @@ from rankbench.core.devices import compiled
 from rankbench.kernels.graph_rows import first_rows, last_rows, next_rows
 from rankbench.kernels.neighbours import empty_table, ends_with_zeros
 from rankbench.kernels.parallel import even_blocks, over
-from rankbench.models.exchange import Alone, Exchange
+from rankbench.models.exchange import Exchange
 
 
 def propagate(graph: Graph, U: Tensor, V: Tensor, weights: Sequence[float], scaled: bool = True) -> tuple[Tensor, Tensor]:
@@ -66,7 +66,7 @@ class Graph:
     With an `exchange`, the rows of users and those of items are shared by several workers.
     """
 
-    exchange: Exchange = Alone()
+    exchange = Exchange()
 
     def __init__(self, X: sp.csr_array):
         X, Xt = sp.csr_array(X), sp.csr_array(X.T)

@@ -15,11 +15,12 @@ from torch import Tensor, distributed
 
 from rankbench.fitting.crew import Board, Place
 from rankbench.fitting.flow import Lost
+from rankbench.models.exchange import Exchange
 
 PATIENCE = 300.0  # seconds to wait for another worker, which may still be compiling
 
 
-class Ring:
+class Ring(Exchange):
     """The workers find each other by their board, so that no server listens for them, and gloo uses their addresses only."""
 
     def __init__(self, place: Place, device: torch.device | None = None):

@@ -29,7 +29,7 @@ from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.kernels.rows import squared_lengths
 from rankbench.kernels.transfer import on_device
 from rankbench.losses.spec import Loss, LossState, Sizes, row_losses
-from rankbench.models.exchange import Alone, Exchange, owned
+from rankbench.models.exchange import Exchange, owned
 from rankbench.models.spec import EmbeddingModel, PairModel
 from rankbench.models.spec import registered as encoders
 from rankbench.solvers.factorisation.ials import fitted_ials
@@ -65,7 +65,7 @@ class Trainer:
     ):
         require_interactions(X)
         keep_freed()
-        self.exchange = exchange or Alone()
+        self.exchange = exchange or Exchange()
         self.given, self.p = given, given.training
         p = self.p
         loss = replace(loss, similarity=p.similarity_for(loss.similarity))
