@@ -1,17 +1,13 @@
 import pytest
 import torch
-from toy import C, row_b, tensor, whole
+from toy import C, row_b, state_of, tensor, whole
 
-from rankbench.losses.aatp import AATP, aatp, thresholds
+from rankbench.losses.aatp import AATP, aatp
 from rankbench.losses.quantile import Thresholds
-from rankbench.losses.spec import Sizes
 
 
-def table(beta: float, p: AATP | None = None) -> Thresholds:
-    state = thresholds(p or AATP(), Sizes(3, 10, 2), torch.Generator()).double()
-    with torch.no_grad():
-        state.beta.fill_(beta)
-    return state
+def table(beta) -> Thresholds:
+    return state_of(Thresholds, AATP(), beta=beta)
 
 
 def of(beta, pos, *neg) -> float:
@@ -30,8 +26,5 @@ def test_hinges_close():
 
 
 def test_the_threshold_belongs_to_the_row_of_its_user():
-    state = table(0.0)
-    with torch.no_grad():
-        state.beta.copy_(tensor([0.0, 0.3, 0.0]))
     s = row_b(pos=tensor([0.6, 0.6]), neg=tensor([[-0.9], [-0.9]]), users=torch.tensor([1, 0]))
-    assert aatp(s, AATP(), state).tolist() == pytest.approx([0.7, 0.5])
+    assert aatp(s, AATP(), table([0.0, 0.3, 0.0])).tolist() == pytest.approx([0.7, 0.5])

@@ -3,23 +3,20 @@ from itertools import pairwise
 
 import pytest
 import torch
-from toy import row_b, tensor
+from toy import row_b, state_of, tensor
 
 from rankbench.losses.advinfonce import Adversary, AdvInfoNCE, advinfonce
-from rankbench.losses.spec import Sizes
 
-SIZES = Sizes(n_users=3, n_items=10, embedding_dim=4)
 LOGITS = [0.2, -0.1, 0.0, 0.3]
 
 
 def adversary(p: AdvInfoNCE, logits=None) -> Adversary:
     """As drawn, or one that gives negatives 1 to 4 the adversarial logits `logits`."""
-    state = Adversary(p, SIZES, torch.Generator().manual_seed(0)).double()
-    if logits is not None:
-        with torch.no_grad():
-            state.user.copy_(tensor([[1.0, 0, 0, 0]]).expand(3, -1))
-            state.item[1:5, 0] = tensor(logits)
-    return state
+    if logits is None:
+        return state_of(Adversary, p)
+    item = torch.zeros(10, 2, dtype=torch.float64)
+    item[1:5, 0] = tensor(logits)
+    return state_of(Adversary, p, user=[1.0, 0.0], item=item)
 
 
 def of(p: AdvInfoNCE, scores, logits) -> float:

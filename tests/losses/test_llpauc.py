@@ -4,21 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy import row_b, tensor
+from toy import row_b, state_of, tensor
 
 from rankbench.losses.llpauc import LLPAUC, Saddle, llpauc
-from rankbench.losses.spec import Sizes
 
-SIZES = Sizes(n_users=3, n_items=10, embedding_dim=2)
 ASCENDED = {"g", "s_pos"}
-
-
-def saddle(p: LLPAUC, **values: float) -> Saddle:
-    state = Saddle(p, SIZES, torch.Generator()).double()
-    with torch.no_grad():
-        for name, value in values.items():
-            getattr(state, name).fill_(value)
-    return state
 
 
 def rows(hits, misses):
@@ -29,7 +19,7 @@ def rows(hits, misses):
 @pytest.mark.worked("llpauc")
 def test_worked_numbers():
     p = LLPAUC(alpha=0.7, beta=0.1)
-    state = saddle(p)
+    state = state_of(Saddle, p)
     assert llpauc(row_b(), p, state).item() == pytest.approx(6.9942341455, abs=1e-9)
     # Only the negatives' mean is divided by β: a second β tells it from the rest, of which the θ make up 1 at the start.
     mean = (llpauc(row_b(), p, state) - llpauc(row_b(), LLPAUC(alpha=0.7, beta=0.2), state)).item() / (1 / 0.1 - 1 / 0.2)
@@ -41,9 +31,9 @@ def test_worked_numbers():
 def test_a_temperature_divides_the_scores():
     p, cool = LLPAUC(alpha=0.7, beta=0.1), LLPAUC(alpha=0.7, beta=0.1, tau=0.2)
     pos, neg = tensor([0.3]), tensor([[0.1, -0.6]])
-    scaled = llpauc(row_b(pos=5 * pos, neg=5 * neg), p, saddle(p))
-    assert llpauc(row_b(pos=pos, neg=neg), cool, saddle(cool)).item() == pytest.approx(scaled.item(), abs=1e-12)
-    assert llpauc(row_b(pos=pos, neg=neg), p, saddle(p)).item() != pytest.approx(scaled.item(), abs=1e-3)
+    scaled = llpauc(row_b(pos=5 * pos, neg=5 * neg), p, state_of(Saddle, p))
+    assert llpauc(row_b(pos=pos, neg=neg), cool, state_of(Saddle, cool)).item() == pytest.approx(scaled.item(), abs=1e-12)
+    assert llpauc(row_b(pos=pos, neg=neg), p, state_of(Saddle, p)).item() != pytest.approx(scaled.item(), abs=1e-3)
 
 
 shares = st.lists(st.floats(0.05, 0.95), min_size=4, max_size=4, unique=True)
@@ -60,7 +50,7 @@ def test_at_its_saddle_it_is_the_mean_over_the_pairs_of_the_corner(hits, misses,
     g = b - a
     gains = sorted((2 * (1 + g) * x - (x - a) ** 2 for x in hits), reverse=True)
     losses = sorted(((x - b) ** 2 + 2 * (1 + g) * x for x in misses), reverse=True)
-    state = saddle(p, a=a, b=b, g=g, s_pos=gains[n_hits - 1], s_neg=losses[n_misses - 1], theta_a=0, theta_b=0)
+    state = state_of(Saddle, p, a=a, b=b, g=g, s_pos=gains[n_hits - 1], s_neg=losses[n_misses - 1], theta_a=0, theta_b=0)
     expected = sum((1 - x + y) ** 2 for x in top for y in hard) / (n_hits * n_misses)
     value = 1 + llpauc(rows(hits, misses), p, state).mean().item()
     assert expected - math.log(2) / 5 / p.alpha - 1e-9 <= value <= expected + math.log(2) / 5 / p.beta + 1e-9
@@ -68,7 +58,7 @@ def test_at_its_saddle_it_is_the_mean_over_the_pairs_of_the_corner(hits, misses,
 
 def test_gradients_descend_in_all_but_g_and_s_pos():
     p = LLPAUC(alpha=0.5, beta=0.3)
-    state = saddle(p, a=0.7, b=0.2, g=-0.3, s_pos=0.4, s_neg=0.6, theta_a=0.3, theta_b=0.1)
+    state = state_of(Saddle, p, a=0.7, b=0.2, g=-0.3, s_pos=0.4, s_neg=0.6, theta_a=0.3, theta_b=0.1)
     pos, neg = tensor([0.6, -1.0]).requires_grad_(), tensor([[0.5, 0.1], [2.0, -0.8]]).requires_grad_()
     assert torch.autograd.gradcheck(lambda pos, neg: llpauc(row_b(pos=pos, neg=neg), p, state), (pos, neg))
     llpauc(row_b(), p, state).mean().backward()
@@ -85,7 +75,7 @@ def test_gradients_descend_in_all_but_g_and_s_pos():
 
 
 def test_the_thresholds_and_g_learn_twice_as_fast():
-    state = saddle(LLPAUC())
+    state = state_of(Saddle, LLPAUC())
     rate = {id(parameter): group["lr"] for group in state.groups(0.1) for parameter in group["params"]}
     rates = {name: rate[id(parameter)] for name, parameter in state.named_parameters()}
     assert rates == {"a": 0.1, "b": 0.1, "theta_a": 0.1, "theta_b": 0.1, "g": 0.2, "s_pos": 0.2, "s_neg": 0.2}
@@ -99,6 +89,6 @@ def test_the_thresholds_and_g_learn_twice_as_fast():
     ],
 )
 def test_scalars_are_put_back_into_their_range(far, kept):
-    state = saddle(LLPAUC(), **dict.fromkeys(kept, far))
+    state = state_of(Saddle, LLPAUC(), **dict.fromkeys(kept, far))
     state.project()
     assert {name: value.item() for name, value in state.named_parameters()} == kept

@@ -11,13 +11,14 @@ from toy import POSITIVES, C, row_b, tensor
 from rankbench.losses.others import OwnItems
 from rankbench.losses.quantile import Thresholds
 from rankbench.losses.spec import Ragged, Scores, Sizes
+from rankbench.losses.talos import Talos
 from rankbench.training.user_catalogue import UserCatalogue
 
 OTHERS = [1, 3, 4, 5]
 
 
 def table(n_users=1, n_items=6, K=2, beta=0.25) -> Thresholds:
-    state = Thresholds(Sizes(n_users, n_items, embedding_dim=2), K, learning_rate=1e-3).double()
+    state = Thresholds(Talos(K=K), Sizes(n_users, n_items, embedding_dim=2), torch.Generator()).double()
     with torch.no_grad():
         state.beta.fill_(beta)
     return state
@@ -73,7 +74,7 @@ def test_learns_from_all_items_whether_or_not_the_own_ones_are_among_the_others(
     V = torch.stack([C, -C], dim=1)  # the scores of the users (1, 0) and (0, 1)
     others = UserCatalogue(torch.eye(2).double(), V, of, own, np.array([0, 2, 3]), np.array([0, 2, 4]), left_out)
     s = row_b(n_items=6, users=torch.tensor([2, 2, 0]), pos=own.values, other_items=others, own_items=own)
-    state = Thresholds(Sizes(3, 6, 2), K=2, learning_rate=1e-3, exact=False).double()
+    state = Thresholds(Talos(K=2, threshold="learned"), Sizes(3, 6, 2), torch.Generator()).double()
     with torch.no_grad():
         state.beta.copy_(beta)
     value = state.own_loss(s)

@@ -2,16 +2,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy import POSITIVES, C, row_b, tensor, whole
+from toy import POSITIVES, C, row_b, state_of, tensor, whole
 
 from rankbench.losses.sl_at_k import SampledThresholds, SLAtK, kth_largest, sl_at_k
-from rankbench.losses.spec import Ragged, Sizes
+from rankbench.losses.spec import Ragged
 
 
-def table(p: SLAtK, beta: float = 0.0, n_users: int = 3) -> SampledThresholds:
-    state = SampledThresholds(p, Sizes(n_users, 10, 2), torch.Generator()).double()
-    state.beta.fill_(beta)
-    return state
+def table(p: SLAtK, beta: float = 0.0) -> SampledThresholds:
+    return state_of(SampledThresholds, p, beta=beta)
 
 
 @pytest.mark.worked("sl-at-k")

@@ -1,17 +1,12 @@
 import pytest
-import torch
-from toy import C, row_b, tensor, whole
+from toy import C, row_b, state_of, tensor, whole
 
 from rankbench.losses.quantile import Thresholds
-from rankbench.losses.spec import Sizes
-from rankbench.losses.talos import Talos, talos, thresholds
+from rankbench.losses.talos import Talos, talos
 
 
-def table(beta: float, p: Talos | None = None) -> Thresholds:
-    state = thresholds(p or Talos(), Sizes(3, 10, 2), torch.Generator()).double()
-    with torch.no_grad():
-        state.beta.fill_(beta)
-    return state
+def table(beta: float) -> Thresholds:
+    return state_of(Thresholds, Talos(), beta=beta)
 
 
 @pytest.mark.worked("talos")
@@ -37,6 +32,6 @@ def test_scores_alone_do_not_shift():
 
 
 def test_parameters_reach_the_table():
-    state = table(0.0, Talos(K=4, beta_lr=0.05))
+    state = state_of(Thresholds, Talos(K=4, beta_lr=0.05))
     assert state.share == 0.4
     assert state.groups(1.0)[0]["lr"] == 0.05

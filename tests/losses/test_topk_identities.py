@@ -6,12 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy import row_b, tensor
+from toy import row_b, state_of, tensor
 
-from rankbench.losses.spec import LOSSES, Scores, Sizes, registered
+from rankbench.losses.spec import LOSSES, Scores, registered
 
 registered()
-SIZES = Sizes(n_users=3, n_items=10, embedding_dim=4)
 cosines = st.lists(st.floats(-1, 1), min_size=2, max_size=6)
 logits = st.lists(st.floats(-20, 20), min_size=2, max_size=6)
 temperatures = st.floats(0.05, 1)
@@ -33,11 +32,7 @@ def value(name: str, s: Scores, fill: dict[str, float] | None = None, **paramete
     p = loss.params(**parameters)
     if loss.state is None:
         return loss.function(s, p).item()
-    state = loss.state(p, SIZES, torch.Generator().manual_seed(0)).double()
-    with torch.no_grad():
-        for table, number in (fill or {}).items():
-            getattr(state, table).fill_(number)
-    return loss.function(s, p, state).item()
+    return loss.function(s, p, state_of(loss.state, p, **(fill or {}))).item()
 
 
 def near(expected: float, tolerance: float = 1e-9):

@@ -1,23 +1,14 @@
 import pytest
 import torch
-from toy import row_b, tensor
+from toy import row_b, state_of, tensor
 
 from rankbench.losses.spec import Sizes
 from rankbench.losses.uib import UIB, Boundary, uib
 
-SIZES = Sizes(n_users=3, n_items=10, embedding_dim=2)
-
-
-def start(p: UIB) -> torch.nn.Module:
-    return Boundary(p, SIZES, torch.Generator().manual_seed(0)).double()
-
 
 def of(p: UIB, b: float, pos, *neg) -> float:
     """The loss of one row whose user's boundary is b."""
-    state = start(p)
-    with torch.no_grad():
-        state.value.fill_(b)
-    return uib(row_b(pos=tensor([pos]), neg=tensor([neg])), p, state).item()
+    return uib(row_b(pos=tensor([pos]), neg=tensor([neg])), p, state_of(Boundary, p, value=b)).item()
 
 
 @pytest.mark.worked("uib")
@@ -31,16 +22,12 @@ def test_worked_numbers():
 
 def test_the_linear_boundary_is_a_map_of_the_users_vector():
     p = UIB(boundary="linear")
-    state = start(p)
-    with torch.no_grad():
-        state.weight.copy_(tensor([0.5, -1.0]))
-        state.offset.fill_(0.1)
+    state = state_of(Boundary, p, weight=[0.5, -1.0], offset=0.1)
     vectors = tensor([[0.6, 0.1]])  # 0.5 · 0.6 − 0.1 + 0.1 = 0.3
     assert uib(row_b(user_vectors=vectors), p, state).item() == pytest.approx(0.5423152490, abs=1e-9)
 
 
 def test_the_linear_boundary_is_drawn_from_the_generator():
-    first, again = (Boundary(UIB(), SIZES, torch.Generator().manual_seed(7)) for _ in range(2))
-    other = Boundary(UIB(), SIZES, torch.Generator().manual_seed(8))
+    first, again, other = (Boundary(UIB(), Sizes(3, 10, 2), torch.Generator().manual_seed(seed)) for seed in (7, 7, 8))
     assert torch.equal(first.weight, again.weight)
     assert not torch.equal(first.weight, other.weight)

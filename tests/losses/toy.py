@@ -1,9 +1,12 @@
-"""The worked examples of the losses: data A, one user's logits; B, one row of cosines; C, one user's cosines."""
+"""The worked examples of the losses: data A, one user's logits; B, one row of cosines; C, one user's cosines; and states."""
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from rankbench.losses.others import ScoreTable
-from rankbench.losses.spec import Ragged, Scores
+from rankbench.losses.spec import LossState, Ragged, Scores, Sizes
 
 A = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, -0.5], dtype=torch.float64)
 C = torch.tensor([0.7, 0.5, 0.3, 0.1, -0.2, -0.6], dtype=torch.float64)
@@ -40,6 +43,17 @@ def whole(scores: torch.Tensor, positives=POSITIVES, negatives: str = "all") -> 
         all_positives=Ragged(scores[of].repeat(n_rows).detach(), torch.arange(n_rows).repeat_interleave(n_rows)),
         catalogue=ScoreTable(scores.expand(n_rows, -1)),
     )
+
+
+def state_of(kind: Callable[..., LossState], p, **tables) -> Any:
+    """The state of a loss with parameters `p`, for three users, ten items and vectors of two numbers, in float64. `tables` are
+    values of its parameters and buffers by name, one for all entries or one for each; the others are as they start.
+    """
+    state = kind(p, Sizes(n_users=3, n_items=10, embedding_dim=2), torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        for name, values in tables.items():
+            getattr(state, name).copy_(torch.as_tensor(values, dtype=torch.float64))
+    return state
 
 
 def tensor(values) -> torch.Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rankbench.core.params import Choice, Params, Range, param
-from rankbench.losses.quantile import Thresholds, thresholds, unused
+from rankbench.losses.quantile import Thresholds, unused
 from rankbench.losses.spec import Scores, loss
 
 
@@ -37,7 +37,7 @@ class AATP(Params):
     similarity="cosine",
     over_catalogue=True,
     needs=("all_positives",),
-    state=thresholds,
+    state=Thresholds,
     unused=unused,
     families=("top-k",),
     title="AATP: hinges around the top-K threshold",

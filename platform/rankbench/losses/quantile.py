@@ -28,14 +28,14 @@ from rankbench.losses.spec import LossState, Scores, Sizes
 class Thresholds(LossState):
     """The thresholds `beta` (n_users,), starting at 0, with their own learning rate, which is about the size of a step.
 
-    With `exact`, those of rows that are compared with the whole catalogue are not learned.
+    The loss has the parameters K, beta_lr and threshold. With threshold = exact, those of rows that are compared with the whole
+    catalogue are not learned.
     """
 
-    def __init__(self, sizes: Sizes, K: int, learning_rate: float, exact: bool = True):
+    def __init__(self, p: Any, sizes: Sizes, generator: Generator):
         super().__init__()
-        self.learning_rate = learning_rate
-        self.exact = exact
-        self.K = min(K, sizes.n_items)
+        self.learning_rate, self.exact = p.beta_lr, p.threshold == "exact"
+        self.K = min(p.K, sizes.n_items)
         self.share = self.K / sizes.n_items  # a fraction of the catalogue, however few items are sampled
         self.beta = nn.Parameter(torch.zeros(sizes.n_users))
 
@@ -103,8 +103,3 @@ def unused(p: Any, objective: str) -> tuple[str, ...]:
     if objective == "sampled":
         return ("threshold",)
     return ("beta_lr",) if p.threshold == "exact" else ()
-
-
-def thresholds(p: Any, sizes: Sizes, generator: Generator) -> Thresholds:
-    """The `state` of a loss with the parameters K, beta_lr and threshold."""
-    return Thresholds(sizes, p.K, p.beta_lr, exact=p.threshold == "exact")

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from rankbench.core.params import Choice, Params, Range, param
-from rankbench.losses.quantile import Thresholds, thresholds, unused
+from rankbench.losses.quantile import Thresholds, unused
 from rankbench.losses.spec import Scores, loss
 
 
@@ -44,7 +44,7 @@ class Talos(Params):
     similarity="cosine",
     over_catalogue=True,
     needs=("all_positives",),
-    state=thresholds,
+    state=Thresholds,
     unused=unused,
     families=("softmax", "top-k"),
     title="Talos: softmax loss around a learned top-K threshold",

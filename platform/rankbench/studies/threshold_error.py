@@ -39,6 +39,7 @@ from rankbench.losses.quantile import Thresholds
 from rankbench.losses.sl_at_k import kth_largest
 from rankbench.losses.spec import Ragged, Scores, Sizes
 from rankbench.losses.spec import registered as losses
+from rankbench.losses.talos import Talos
 from rankbench.reports.figure import Figure, Marks, Panel, Style
 from rankbench.studies.metric_inconsistency import whole_numbers
 from rankbench.studies.published import DATASETS, THRESHOLD_ERROR
@@ -142,7 +143,7 @@ def all_scores(U: Tensor, V: Tensor, users: np.ndarray) -> Scores:
 def regress(scores: Callable[[int], Scores], K: int, passes: int, rate: float) -> np.ndarray:
     """Thresholds (m,) of the users 0 to m − 1 of `scores(step)`, starting at 0, after `passes` steps of Adam."""
     first = scores(0)
-    state = Thresholds(Sizes(len(first.users), first.n_items, 0), K, rate)
+    state = Thresholds(Talos(K=K, beta_lr=rate), Sizes(len(first.users), first.n_items, 0), torch.Generator())
     adam = DenseAdam(state.groups(rate))
     for step in range(passes):
         state.own_loss(scores(step)).backward()
