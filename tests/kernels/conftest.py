@@ -1,4 +1,4 @@
-"""Lets the tests of this room import what stands beside them: tensors that lie elsewhere."""
+"""Lets the tests of this room import what stands beside them: the operations in plain PyTorch."""
 
 import sys
 from pathlib import Path

@@ -4,10 +4,10 @@ import numpy as np
 import plain as reference
 import pytest
 import torch
-from elsewhere import Elsewhere, elsewhere, here
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.nn.functional import normalize
 
+from rankbench.core import devices
 from rankbench.core.threads import pinned
 from rankbench.kernels import parallel
 from rankbench.kernels import rows as kernels
@@ -69,17 +69,11 @@ def test_the_number_of_threads_changes_no_bit_of_unit_rows():
 
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 24], ids=["a row a chunk", "some rows", "one chunk"])
 def test_the_plain_path_is_the_same_function(chunk, monkeypatch):
+    monkeypatch.setattr(devices, "_COMPILED", False)
     monkeypatch.setattr(kernels, "_CHUNK", chunk)
-    rows, table, ids, grad = drawn((7, 5), 9, 3)
-    p, q = elsewhere(rows, True), elsewhere(table, True)
-    dots = gather_dot(p, q, ids)
-    assert isinstance(dots, Elsewhere)
-    dots.backward(grad)
-    d_rows, d_table = kernels._plain_backward(rows, table, ids, grad)
-    expected, *gradients = expected_of(rows, table, ids, grad)
-    assert_allclose(here(dots), expected, rtol=1e-12)
-    for found, right in zip((p.grad, q.grad, d_rows, d_table), gradients * 2, strict=True):
-        assert_allclose(here(found), right, rtol=1e-12, atol=1e-14)
+    given = drawn((7, 5), 9, 3)
+    for found, expected in zip(forth_and_back(gather_dot, *given), expected_of(*given), strict=True):
+        assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
 @BOTH
@@ -93,38 +87,43 @@ def test_ragged_dot_is_a_dot_product_a_pair(n, dtype, monkeypatch):
     dots = ragged_dot(rows.requires_grad_(), table, row, ids)
     assert dots.dtype == dtype and not dots.requires_grad
     assert_allclose(dots.double(), expected, **TOLERANCE[dtype])
-    plain = ragged_dot(elsewhere(rows, True), elsewhere(table), row, ids)
+    monkeypatch.setattr(devices, "_COMPILED", False)
+    plain = ragged_dot(rows, table, row, ids)
     assert not plain.requires_grad
-    assert_allclose(here(plain), expected, **TOLERANCE[dtype])
+    assert_allclose(plain, expected, **TOLERANCE[dtype])
 
 
 @BOTH
-def test_unit_rows_are_normalised_rows_forth_and_back(dtype):
+def test_unit_rows_are_normalised_rows_forth_and_back(dtype, monkeypatch):
     rng = np.random.default_rng(2)
     table = torch.tensor(rng.normal(size=(30, 5)) * 10.0 ** rng.integers(-6, 7, (30, 1)), dtype=dtype)
     grad = torch.tensor(rng.normal(size=(30, 5)), dtype=dtype)
-    leaves = [table.clone().requires_grad_(), table.double().requires_grad_(), elsewhere(table, True)]
-    unit, expected, plain = unit_rows(leaves[0]), normalize(leaves[1], dim=1), unit_rows(leaves[2])
+    leaves = [each.clone().requires_grad_() for each in (table, table.double(), table)]
+    unit, expected = unit_rows(leaves[0]), normalize(leaves[1], dim=1)
+    monkeypatch.setattr(devices, "_COMPILED", False)
+    plain = unit_rows(leaves[2])
     for value, weight in ((unit, grad), (expected, grad.double()), (plain, grad)):
         value.backward(weight)
-    for value, leaf in ((unit.detach().numpy(), leaves[0].grad.numpy()), (here(plain), here(leaves[2].grad))):
-        assert_allclose(value, expected.detach(), **TOLERANCE[dtype])
+    for value, leaf in ((unit, leaves[0]), (plain, leaves[2])):
+        assert_allclose(value.detach(), expected.detach(), **TOLERANCE[dtype])
         # Relative to the length of the row: what is taken away is nearly what is there.
-        size = leaves[1].detach().norm(dim=1, keepdim=True).numpy()
-        assert_allclose(leaf * size, leaves[1].grad.numpy() * size, **TOLERANCE[dtype])
+        size = leaves[1].detach().norm(dim=1, keepdim=True)
+        assert_allclose(leaf.grad * size, leaves[1].grad * size, **TOLERANCE[dtype])
 
 
 @BOTH
-def test_squared_lengths_and_their_gradient_are_those_of_pytorch(dtype):
+def test_squared_lengths_and_their_gradient_are_those_of_pytorch(dtype, monkeypatch):
     draw = torch.Generator().manual_seed(3)
     table, grad = (torch.randn(*shape, generator=draw, dtype=dtype) for shape in ((33, 19), (33,)))
-    leaf, exact, plain = table.clone().requires_grad_(), table.double().requires_grad_(), elsewhere(table, True)
-    found, expected, there = squared_lengths(leaf), exact.square().sum(dim=1), squared_lengths(plain)
+    leaf, exact, plain = (each.clone().requires_grad_() for each in (table, table.double(), table))
+    found, expected = squared_lengths(leaf), exact.square().sum(dim=1)
+    monkeypatch.setattr(devices, "_COMPILED", False)
+    there = squared_lengths(plain)
     for value, weight in ((found, grad), (expected, grad.double()), (there, grad)):
         value.backward(weight)
-    for value, of in ((found.detach(), leaf.grad), (here(there), here(plain.grad))):
-        assert_allclose(value, expected.detach(), **TOLERANCE[dtype])
-        assert_allclose(of, exact.grad, **TOLERANCE[dtype])
+    for value, of in ((found, leaf), (there, plain)):
+        assert_allclose(value.detach(), expected.detach(), **TOLERANCE[dtype])
+        assert_allclose(of.grad, exact.grad, **TOLERANCE[dtype])
 
 
 def test_rows_without_numbers_have_the_length_zero():
@@ -140,7 +139,7 @@ def test_rows_without_numbers_have_the_length_zero():
 
 @BOTH
 @pytest.mark.parametrize("n", [0, 1, 23, 5000])
-def test_chosen_rows_have_the_gradient_of_an_index(n, dtype):
+def test_chosen_rows_have_the_gradient_of_an_index(n, dtype, monkeypatch):
     draw = torch.Generator().manual_seed(8)
     table = torch.randn(40, 17, generator=draw, dtype=dtype, requires_grad=True)
     ids = torch.randint(0, 40, (n,), generator=draw)
@@ -150,7 +149,8 @@ def test_chosen_rows_have_the_gradient_of_an_index(n, dtype):
     (gradient,) = torch.autograd.grad(found, table, weight)
     by_hand = torch.zeros(40, 17, dtype=torch.float64).index_put((ids,), weight.double(), accumulate=True)
     assert_allclose(gradient.double(), by_hand, **TOLERANCE[dtype] | {"atol": 1e-4 if dtype == torch.float32 else 1e-12})
-    assert_array_equal(here(take_rows(elsewhere(table), ids)), expected)
+    monkeypatch.setattr(devices, "_COMPILED", False)
+    assert_array_equal(take_rows(table, ids).detach(), expected)
 
 
 def test_views_expanded_gradients_and_rows_of_zeros_are_read_as_they_are():

@@ -1,6 +1,6 @@
-"""Lets the tests of this room import small fits, which stand beside them, and tensors that lie elsewhere."""
+"""Lets the tests of this room import small fits, which stand beside them."""
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "kernels")]
+sys.path.insert(0, str(Path(__file__).parent))
