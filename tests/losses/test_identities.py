@@ -64,14 +64,6 @@ def test_debiased_mse_is_a_squared_error_with_a_higher_target(drawn, a, extra):
     same(debiased_mse(s, DebiasedMSE(lam=1.0, a=a, extra=extra)).mean(), expected)
 
 
-def test_the_constant_between_debiased_mse_and_the_squared_error():
-    o = torch.linspace(-1, 2, 8, dtype=torch.float64)
-    s = whole(o, [0, 3, 5])
-    value = debiased_mse(replace(s, extra_positives=s.pos.expand(3, -1)), DebiasedMSE(lam=1.0, a=0.5)).mean()
-    target = torch.tensor([1.5, 0, 0, 1.5, 0, 1.5, 0, 0], dtype=torch.float64)
-    assert (value - (o - target).square().mean()).item() == pytest.approx(-0.28125, abs=1e-9)
-
-
 @given(drawn=catalogues(-5, 5))
 def test_rgx_is_mean_and_variance_and_rg2_adds_the_squared_mean(drawn):
     o, s = drawn

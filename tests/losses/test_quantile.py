@@ -133,8 +133,3 @@ def test_a_list_longer_than_the_catalogue_takes_it_whole():
     state = table(K=20, beta=-0.7)
     state.own_loss(user_c(OTHERS)).backward()
     assert state.beta.grad.item() == 0
-
-
-def test_its_own_learning_rate():
-    (group,) = table().groups(learning_rate=0.1)
-    assert group["lr"] == 1e-3

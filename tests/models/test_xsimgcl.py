@@ -129,18 +129,6 @@ def test_scoring_has_no_noise_and_draws_none():
     assert not found[0][4].any() and not found[1][7].any()
 
 
-def test_noise_follows_the_generator():
-    first, second = build(P, seed=3), build(P, seed=3)
-    once = torch.cat(first())
-    assert torch.equal(once, torch.cat(second()))
-    state = first.generator.get_state()
-    again = torch.cat(first())
-    assert not torch.equal(once, again)
-    first.generator.set_state(state)
-    assert torch.equal(again, torch.cat(first()))
-    assert not torch.equal(once, torch.cat(build(P, seed=4)()))
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -61,17 +61,6 @@ def test_a_plateau_halves_as_torch_does_down_to_the_floor(rate, values):
         assert rate * schedule.factor(epoch) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_plateau_waits_halves_and_ends_at_the_floor():
-    schedule = Schedule("plateau", 0.1, 1000)
-    factors = []
-    for epoch in range(1, 101):
-        schedule.observe(0.5)
-        factors.append(schedule.factor(epoch))
-    # The first look is a gain; then one look more than WAIT without one.
-    assert factors[: 2 * WAIT + 3] == [1.0] * (WAIT + 1) + [0.5] * (WAIT + 1) + [0.25]
-    assert factors[-1] * 0.1 == pytest.approx(LOWEST, rel=1e-12)
-
-
 def test_a_rate_below_the_floor_is_not_raised_to_it():
     schedule = Schedule("plateau", 1e-8, 100)
     for _ in range(50):
