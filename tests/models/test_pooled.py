@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from graphs import U, V, X
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -16,10 +17,6 @@ from rankbench.losses.spec import registered as losses
 from rankbench.models.histories import Histories
 from rankbench.models.simplex import SimpleX, SimpleXModel
 from rankbench.models.youtubenet import YouTubeNet, YouTubeNetModel
-
-X = sp.csr_array(np.array([[1, 1, 0], [0, 1, 1]], np.float32))
-V = torch.tensor([[0, 1], [1, 1], [-1, 0.5]], dtype=torch.float64)
-U = torch.tensor([[1, 0], [0.5, -1]], dtype=torch.float64)
 
 
 def youtubenet(**values):

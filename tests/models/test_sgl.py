@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from graphs import U, V
 from numpy.testing import assert_allclose
 from torch.autograd import gradcheck
 from torch.nn.functional import cross_entropy, normalize
@@ -54,8 +55,6 @@ def test_a_contrast_is_cross_entropy_with_all_products(tau, compiled, monkeypatc
 def test_the_view_of_a_thinned_graph_is_propagated_over_what_is_left():
     """User 0 without item 1: degrees are those of the graph that is left (worked numbers)."""
     X = sp.csr_array(np.array([[1, 0, 0], [0, 1, 1]], np.float64))
-    U = torch.tensor([[1, 0], [0.5, -1]], dtype=torch.float64)
-    V = torch.tensor([[0, 1], [1, 1], [-1, 0.5]], dtype=torch.float64)
     view = torch.cat(propagate(Graph(X), U, V, [0.5, 0.5]))
     expected = [[0.5, 0.5], [0.25, 0.03033009], [0.5, 0.5], [0.67677670, 0.14644661], [-0.32322330, -0.10355339]]
     assert_allclose(view, expected, atol=1e-8)

@@ -8,12 +8,14 @@ from rankbench.core.threads import pinned
 from rankbench.kernels import parallel
 from rankbench.models.dgcf import DGCF, DGCFModel
 from rankbench.models.gat import GAT, GATModel
+from rankbench.models.ngcf import NGCF, NGCFModel
 from rankbench.models.pinsage import PinSage, pinsage
 from rankbench.models.xsimgcl import XSimGCL, XSimGCLModel
 
 ENCODERS = {
     "dgcf": (DGCFModel, DGCF(2, 4)),
     "gat": (GATModel, GAT(2, 2)),
+    "ngcf": (NGCFModel, NGCF(n_layers=2)),
     "pinsage": (pinsage, PinSage()),
     "xsimgcl": (XSimGCLModel, XSimGCL()),
 }
@@ -24,6 +26,7 @@ ENCODERS = {
 def test_same_bits_for_one_two_and_four_threads(name, dtype, monkeypatch):
     monkeypatch.setattr(parallel, "_BLOCK", 1000)  # several blocks on a small graph, too
     monkeypatch.setattr(parallel, "ROWS", 64)
+    monkeypatch.setattr(parallel, "_SMALL", 1)
     (build, p), met, found = ENCODERS[name], random_interactions(15, 300, 200, 0.1), []
     for threads in (1, 2, 4):
         with pinned(threads):

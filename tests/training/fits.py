@@ -1,6 +1,7 @@
 """Small fits by gradient steps: data, a trainer, and the batch that it draws."""
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from rankbench.core.rng import stream
@@ -26,6 +27,14 @@ def interactions(empty: bool = False):
     if empty:
         met[0], met[:, 3] = False, False
     return csr_from_pairs(*np.nonzero(met), met.shape)
+
+
+def uneven():
+    """0/1 CSR of users who differ much in activity; all of them have item 0."""
+    rng = np.random.default_rng(5)
+    dense = rng.random((40, 30)) < rng.random((40, 1)) * 0.4
+    dense[:, 0] = True
+    return sp.csr_array(dense.astype(np.float32))
 
 
 def params(name: str, **values):

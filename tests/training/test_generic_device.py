@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from fits import uneven
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -30,10 +31,7 @@ def generic(monkeypatch):
 
 @pytest.fixture(scope="module")
 def X():
-    rng = np.random.default_rng(5)
-    dense = rng.random((40, 30)) < rng.random((40, 1)) * 0.4
-    dense[:, 0] = True
-    return sp.csr_array(dense.astype(np.float32))
+    return uneven()
 
 
 def trained(X, method, device="cpu", **params):

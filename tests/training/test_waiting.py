@@ -4,8 +4,8 @@ gets an error, as does whoever asks for a size that depends on values. A copy to
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
+from fits import uneven
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rankbench.experiment.job import configure
@@ -63,17 +63,10 @@ def meta(monkeypatch):
     monkeypatch.setattr(Graph, "_sides", dense)
 
 
-def interactions():
-    rng = np.random.default_rng(5)
-    dense = rng.random((40, 30)) < rng.random((40, 1)) * 0.4
-    dense[:, 0] = True
-    return sp.csr_array(dense.astype(np.float32))
-
-
 def copies_of_an_epoch(method, params):
     """The copies of an epoch, up to the one number that is read at its end, and the number of its steps."""
     given = {"embedding_dim": 8, "batch_size": 64, "users_per_step": 16, "n_negatives": 6, "learning_rate": 0.05} | params
-    fit = trainer.Trainer(interactions(), configure(method, given).params, losses().get(method), 3, np.float64, "meta")
+    fit = trainer.Trainer(uneven(), configure(method, given).params, losses().get(method), 3, np.float64, "meta")
     steps, own_step = [], fit._step
     fit._step = lambda *args: steps.append(own_step(*args)) or steps[-1]
     with Copies() as copies, pytest.raises((NotImplementedError, RuntimeError), match=r"[Mm]eta"):
@@ -96,7 +89,7 @@ def test_no_other_copy_waits(method, params):
 
 
 def test_no_copy_of_multivae_waits():
-    X, p = interactions(), configure("multivae", {"hidden_dim": 8, "latent_dim": 4, "users_per_step": 16}).params
+    X, p = uneven(), configure("multivae", {"hidden_dim": 8, "latent_dim": 4, "users_per_step": 16}).params
     network = Network(start_weights(X.shape[1], p, 0, np.dtype(np.float64)), p, torch.device("meta"))
     steps = [*batches(X, p, 0, 1, np.dtype(np.float64))]
     with Copies() as copies:
