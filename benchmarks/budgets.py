@@ -21,9 +21,8 @@ from rankbench.core.environment import Environment
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.watch import ValidationSet
-from rankbench.losses.spec import registered as losses
+from rankbench.fitting.context import Context
 from rankbench.tracking.environment import describe_environment
-from rankbench.training.steps import steps
 
 TRAINING = {"objective": "catalogue", "schedule": "cosine", "patience": 0, "init": "ials"}
 SETTINGS = {
@@ -41,7 +40,7 @@ def fit(X, dataset: str, loss: str, epochs: int, measure: ValidationSet | None) 
     own = {name: GOWALLA.get(name, value) if dataset == "gowalla" else value for name, value in LOSSES[loss].items()}
     config = configure(loss, {**TRAINING, **SETTINGS[dataset], **own, "epochs": epochs})
     began = time.perf_counter()
-    generator = steps(X, config.params, losses().get(loss), 0, np.float32)
+    generator = config.spec.steps(X, config.params, 0, np.float32, Context(), None)
     next(generator)
     start, every = time.perf_counter() - began, max(1, epochs // 10)
     for number in range(1, epochs + 1):

@@ -18,8 +18,7 @@ from rankbench.core.environment import Environment
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.watch import ValidationSet
-from rankbench.losses.spec import registered as losses
-from rankbench.training.steps import steps
+from rankbench.fitting.context import Context
 
 USERS = (96, 480, 1920)
 
@@ -45,8 +44,8 @@ def main() -> None:
     for users in USERS:
         found = []
         for rate in given.rates:
-            p = configure("sl", training | {"users_per_step": users, "learning_rate": rate}).params
-            fit = steps(split.train, p, losses().get("sl"), 0, np.float32)
+            config = configure("sl", training | {"users_per_step": users, "learning_rate": rate})
+            fit = config.spec.steps(split.train, config.params, 0, np.float32, Context(), None)
             *_, last = itertools.islice(fit, given.epochs + 1)  # the first is the start
             found.append(measure(last.model(), "ndcg@20"))
         first_best = first_best or given.rates[int(np.argmax(found))]

@@ -25,9 +25,8 @@ from rankbench.core.environment import Environment
 from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.watch import ValidationSet
+from rankbench.fitting.context import Context
 from rankbench.fitting.recommenders import FactorRecommender
-from rankbench.losses.spec import registered as losses
-from rankbench.training.steps import steps
 
 DIM, BATCH, NEGATIVES = 64, 1024, 1024
 SAMPLED = {
@@ -52,7 +51,7 @@ def product(X, values: dict, tau: float, limit: float, measure: ValidationSet) -
     def fit(epochs: int) -> Iterator:
         config = configure("sl", {"embedding_dim": DIM, "tau": tau, "epochs": epochs, "patience": 0, **values})
         began = time.perf_counter()
-        generator = steps(X, config.params, losses().get("sl"), 0, np.float32)
+        generator = config.spec.steps(X, config.params, 0, np.float32, Context(), None)
         next(generator)
         return generator, time.perf_counter() - began
 

@@ -8,18 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-
-import numpy as np
-import scipy.sparse as sp
 
 from rankbench.core.errors import ConfigError, require
 from rankbench.core.params import P, used_names
 from rankbench.core.registry import nearest
-from rankbench.fitting.checkpoints import State
-from rankbench.fitting.context import Context
 from rankbench.fitting.method import METHODS, Iterative, sized_parameters
-from rankbench.fitting.step import Steps
 from rankbench.fitting.stopping import Stopping
 from rankbench.losses.spec import LOSSES, Loss
 from rankbench.losses.spec import registered as losses
@@ -170,17 +165,13 @@ def _require_distinct(loss: Loss) -> None:
 
 def _method(loss: Loss) -> Trained:
     _require_distinct(loss)
-
-    def begin(X: sp.csr_array, p: TrainedParams, seed: int, dtype: type, context: Context, start: State | None) -> Steps:
-        return steps(X, p, loss, seed, np.dtype(dtype).type, context.device, start, context.crew)
-
     return Trained(
         name=loss.name,
         params=TrainedParams,
         title=loss.title,
         source=loss.source,
         families=("gradient", *loss.families),
-        steps=begin,
+        steps=partial(steps, loss),
         seeded=True,
         folds=False,
         length="epochs",

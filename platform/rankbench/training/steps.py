@@ -9,7 +9,7 @@ from functools import cache
 import scipy.sparse as sp
 
 from rankbench.fitting.checkpoints import State
-from rankbench.fitting.crew import Crew
+from rankbench.fitting.context import Context
 from rankbench.fitting.step import Step, Steps
 from rankbench.losses.spec import Loss
 from rankbench.training.crewed_trainer import CrewedTrainer
@@ -19,21 +19,14 @@ from rankbench.training.trainer import Trainer
 
 
 def steps(
-    X: sp.csr_array,
-    p: TrainedParams,
-    loss: Loss,
-    seed: int,
-    dtype: type,
-    device: str = "cpu",
-    start: State | None = None,
-    crew: Crew | None = None,
+    loss: Loss, X: sp.csr_array, p: TrainedParams, seed: int, dtype: type, context: Context, start: State | None
 ) -> Steps:
-    """Fit X by `loss` with `p`, one step per epoch, by the workers of a `crew` if it is given.
+    """Fit X by `loss` with `p`, one step per epoch, by the workers of a crew if the context has one.
 
     Raises NumericalError if the loss is not finite, and with a crew the errors of `Crew`.
     """
-    given = X, p, loss, seed, dtype, device
-    trainer = Trainer(*given) if crew is None else CrewedTrainer(crew, *given)
+    given = X, p, loss, seed, dtype, context.device
+    trainer = Trainer(*given) if context.crew is None else CrewedTrainer(context.crew, *given)
     training = p.training
     schedule = Schedule(training.schedule, training.learning_rate, training.epochs, training.warmup)
     number, mean, seconds = 0, math.nan, 0.0
