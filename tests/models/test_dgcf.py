@@ -7,8 +7,7 @@ from torch.nn.functional import normalize
 
 from rankbench.core import devices
 from rankbench.core.errors import ConfigError
-from rankbench.models.dgcf import DGCF, DGCFModel
-from rankbench.models.independence import distance_correlations
+from rankbench.models.dgcf import DGCF, DGCFModel, distance_correlations
 from rankbench.models.routing import intent_shares
 
 E = tensor([1, 0, 0.5, 0.5], [0.5, -1, 0, 1], [0, 1, 1, 0], [1, 1, -1, 0.5], [-1, 0.5, 0.5, -0.5])
@@ -58,7 +57,7 @@ def test_worked_iterations(monkeypatch, compiled):
 
 def test_worked_independence_of_two_chunks():
     final = torch.cat(built(DGCF(n_layers=1, n_intents=2))())
-    (found,) = distance_correlations([final.chunk(2, dim=1)])
+    (found,) = distance_correlations(final.chunk(2, dim=1))
     close(found, torch.tensor(0.68032176, dtype=torch.float64))
     close(found * 2 / 6, torch.tensor(0.22677392, dtype=torch.float64))
 

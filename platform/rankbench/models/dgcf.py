@@ -18,6 +18,7 @@ in each step. Gradients pass through S.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,11 +30,11 @@ from torch.nn.functional import normalize
 from rankbench.core.errors import require
 from rankbench.core.params import Params, Range, param
 from rankbench.models.edges import INDEX, Edges, edge_products, weighted, weighted_sums
-from rankbench.models.independence import distance_correlations
 from rankbench.models.routing import intent_shares
 from rankbench.models.spec import EmbeddingModel, model
 
 _LEAST_DEGREE = 1e-8  # of a node without interactions, so that its vector is 0 and not NaN
+_EPS, _LEAST = 1e-8, 1e-10  # of the distance correlation
 _MOST_ROWS = 1024  # users, and items, of the independence term: its distances are a matrix of all pairs of rows
 
 
@@ -116,4 +117,28 @@ class DGCFModel(EmbeddingModel):
         drawn = [torch.randperm(len(side), generator=self.generator)[:wanted].to(side.device) for side in final]
         rows = torch.cat([side[ids] for side, ids in zip(final, drawn, strict=True)])
         K = self.p.n_intents
-        return self.p.cor_weight * 2 / (K * (K + 1)) * distance_correlations([*pairwise(rows.chunk(K, dim=1))]).sum()
+        return self.p.cor_weight * 2 / (K * (K + 1)) * distance_correlations(rows.chunk(K, dim=1)).sum()
+
+
+def distance_correlations(samples: Sequence[Tensor]) -> Tensor:
+    """The distance correlations dCor of each sample (n, c) and the next one, in the form of DGCF's program:
+
+        a_ij = √(|x_i − x_j|² + ε),    A = a − row means − column means + mean,    dCov(A, B) = √(max(mean(A ∘ B), 0) + ε)
+        dCor(x, y) = dCov(A, B) / (√(dCov(A, A) dCov(B, B)) + 1e-10),    ε = 1e-8
+
+    (Székely, Rizzo and Bakirov, 2007.) ε stands inside the roots, where it keeps their gradients finite: the distance of a row
+    to itself is 1e-4.
+    """
+    centred = [_centred(sample) for sample in samples]
+    each = [(A, _covariance(A, A)) for A in centred]
+    return torch.stack([_covariance(A, B) / ((a * b).sqrt() + _LEAST) for (A, a), (B, b) in pairwise(each)])
+
+
+def _centred(x: Tensor) -> Tensor:
+    squares = x.square().sum(dim=1)
+    distance = ((squares[:, None] - 2 * x @ x.T + squares).clamp(min=0) + _EPS).sqrt()
+    return distance - distance.mean(dim=0) - distance.mean(dim=1, keepdim=True) + distance.mean()
+
+
+def _covariance(A: Tensor, B: Tensor) -> Tensor:
+    return ((A * B).mean().clamp(min=0) + _EPS).sqrt()
