@@ -14,7 +14,6 @@ from rankbench.experiment.job import configure
 from rankbench.fitting.recommenders import FactorRecommender, LowRankRecommender, score
 from rankbench.losses.spec import Scores
 from rankbench.losses.spec import registered as losses
-from rankbench.models.histories import Histories
 from rankbench.models.simplex import SimpleX, SimpleXModel
 from rankbench.models.youtubenet import YouTubeNet, YouTubeNetModel
 
@@ -119,7 +118,7 @@ def test_the_gradient_of_attention_is_that_of_finite_differences():
     rows, columns = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 2])
 
     def vectors(users, items):
-        return encoder.attended(users[rows], Histories(X).without(rows, columns), items)
+        return encoder.attended(users[rows], encoder.without(rows, columns), items)
 
     assert torch.autograd.gradcheck(vectors, (U.clone().requires_grad_(), V.clone().requires_grad_()))
 

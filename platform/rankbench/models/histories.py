@@ -58,11 +58,14 @@ class Bags(NamedTuple):
         return powers / sums[self.bag]
 
 
-class Histories:
-    """The items of each user in X, 0/1 CSR (n_users, n_items)."""
+class PooledModel(EmbeddingModel):
+    """An encoder that pools the vectors of a user's items in X. In training, each row has a vector of its own. `p` has the
+    parameter user_dropout.
+    """
 
-    def __init__(self, X: sp.csr_array):
-        self.X = X
+    def __init__(self, X: sp.csr_array, p: Any, users: Tensor, items: Tensor, generator: Generator):
+        super().__init__(users, items)
+        self.X, self.p, self.generator = X, p, generator
 
     def without(self, users: Tensor, items: Tensor) -> Bags:
         """The bags of interactions: the items of `users` (B,), each without the row's own of `items` (B,)."""
@@ -84,16 +87,6 @@ class Histories:
         sizes = np.diff(rows.indptr).astype(np.int64)
         return rows.indices.astype(np.int64), np.repeat(np.arange(len(users)), sizes), sizes
 
-
-class PooledModel(EmbeddingModel):
-    """An encoder that pools the vectors of a user's items. In training, each row has a vector of its own. `p` has the parameter
-    user_dropout.
-    """
-
-    def __init__(self, X: sp.csr_array, p: Any, users: Tensor, items: Tensor, generator: Generator):
-        super().__init__(users, items)
-        self.p, self.histories, self.generator = p, Histories(X), generator
-
     def pooled(self, users: Tensor, bags: Bags) -> Tensor:
         """The vectors (m, d) of bags whose users have the learned vectors `users`, one for each of the m bags."""
         raise NotImplementedError  # abstract
@@ -101,11 +94,11 @@ class PooledModel(EmbeddingModel):
     def forward(self) -> tuple[Tensor, Tensor]:
         if self.training:
             return self.users, self.items  # each row has its own vector
-        chunks = self.histories.chunks(self.items.device)
+        chunks = self.chunks(self.items.device)
         return torch.cat([self.pooled(self.users[part], bags) for part, bags in chunks]), self.items
 
     def row_vectors(self, users: Tensor, items: Tensor) -> Tensor:
-        return self.pooled(self.users[users], self.histories.without(users, items))
+        return self.pooled(self.users[users], self.without(users, items))
 
     def on_direction(self, vectors: Tensor) -> Tensor:
         return dropout(vectors, self.p.user_dropout, self.generator)
