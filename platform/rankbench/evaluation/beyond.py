@@ -219,14 +219,17 @@ ALIASES["beyond"] = ("gini", "coverage", "popularity", "popularity_lift", "novel
 @numba.njit(cache=True, nogil=True)
 def _squared_lengths(items: np.ndarray, ptr: np.ndarray, users: np.ndarray, n_users: int) -> np.ndarray:
     """The squared length (m,) of the sum of the columns of each list's items, every column divided by its length."""
-    result, total = np.zeros(len(items)), np.empty(n_users)
+    result, total = np.zeros(len(items)), np.zeros(n_users)
     for row in range(len(items)):
-        total[:] = 0.0
         for item in items[row]:
             if item >= 0 and ptr[item] < ptr[item + 1]:
                 share = 1.0 / np.sqrt(float(ptr[item + 1] - ptr[item]))
                 for user in users[ptr[item] : ptr[item + 1]]:
                     total[user] += share
-        for value in total:
-            result[row] += value * value
+        # Only the users of these items: there may be many more.
+        for item in items[row]:
+            if item >= 0:
+                for user in users[ptr[item] : ptr[item + 1]]:
+                    result[row] += total[user] * total[user]
+                    total[user] = 0.0
     return result
