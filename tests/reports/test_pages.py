@@ -12,7 +12,7 @@ from rankbench.reports.html import html
 from rankbench.reports.markdown import markdown
 from rankbench.reports.page import Best, Code, Grid, Items, Link, Page, Second, Section, State, Text
 from rankbench.reports.report import note, sweep_table, write_report
-from rankbench.reports.site import Site, link, page_kind
+from rankbench.reports.site import Site
 
 VILE = (
     '<script>alert("1")</script>&\'`x`',
@@ -193,15 +193,12 @@ def test_what_an_experiment_says_is_inert_in_its_report_and_in_the_note_of_mlflo
     assert shown.foreign == [] and shown.text.count(vile) > 2
 
 
-def test_a_kind_of_page_registers_itself_and_others_link_to_its_pages(tmp_path):
-    @page_kind("example", "example-{}")
-    def example(name):
-        return Page(name, (), (Section("", (Grid(["to"], [[link("example", "b")]]), FIGURE)),))
-
+def test_pages_of_a_site_are_written_in_its_forms_with_pictures_beside_markdown(tmp_path):
+    page = Page("Title", (), (Section("", (Grid(["to"], [[Link("b", "example-b")]]), FIGURE)),))
     site = Site(tmp_path, ("html", "md"))
-    site.add("example", "a", "Title")
+    site.write("example-a", page)
     assert [path.name for path in site.files] == ["example-a.html", "example-a.md", "drawn.png"]
     assert '<a href="example-b.html">b</a>' in site.files[0].read_text()
     assert "![A caption](drawn.png)" in site.files[1].read_text()
-    site.write("again", example("Title"), pictures=False)
+    site.write("again", page, pictures=False)
     assert [path.name for path in site.files[3:]] == ["again.html", "again.md"]

@@ -29,7 +29,7 @@ from rankbench.leaderboard.figures import LINES, curves, mean_ranks, quality_by_
 from rankbench.leaderboard.results import Foreign, Leaderboard, Result, Ties
 from rankbench.reports.page import Best, Block, Grid, Items, Link, Page, Section, State, Text
 from rankbench.reports.repeat import assignment
-from rankbench.reports.site import Site, link, page_kind
+from rankbench.reports.site import Site
 
 MEANING = (
     "Each method had the same time on each dataset, to search its settings on the validation set. Reading data and the "
@@ -71,10 +71,10 @@ def write_site(
         site.write(_stem_of(board, boards), board_page(board, boards, families, collection))
     datasets = {each.dataset: board for board in reversed(boards) for each in board.entries}
     for number, (dataset, board) in enumerate(sorted(datasets.items()), start=1):
-        site.add("dataset", dataset, dataset, board, results)
+        site.write(f"dataset-{dataset}", _dataset_page(dataset, board, results))
         on_page("comparing methods on each dataset", number, len(datasets))
     for method in sorted({each.entrant for board in boards for each in board.entries}):
-        site.add("method", method, method, boards)
+        site.write(f"method-{method}", _method_page(method, boards))
     entries = {id(each): each for board in boards for each in board.entries}  # a race that is over stands on several boards
     return [*site.files, write_text(folder / "entries.csv", _csv([*entries.values()]))]
 
@@ -111,7 +111,6 @@ def command(result: Result) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
-@page_kind("leaderboard", "budget-{}")
 def board_page(
     board: Board, boards: Sequence[Board], families: Families, collection: Mapping[str, Member] | None = None
 ) -> Page:
@@ -170,7 +169,7 @@ def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
 
 def _standings_grid(board: Board, families: Families) -> Grid:
     header, body = board.columns
-    rows = [[link("method", name), *cells, ", ".join(families.get(name, ()))] for name, *cells in body]
+    rows = [[_link("method", name), *cells, ", ".join(families.get(name, ()))] for name, *cells in body]
     return Grid([*header, "families"], rows)
 
 
@@ -181,11 +180,10 @@ def _datasets_grid(board: Board) -> Grid:
         seconds = max(each.budget for each in board.by_dataset[dataset])
         leaders = [f"{each.entrant} {each.metrics[board.metric][0]:.4f}" for each in board.ranked(dataset)[:3]]
         leaders += [""] * (3 - len(leaders))
-        body.append([link("dataset", dataset), f"{seconds:g}", *leaders, *["; ".join(board.processors[dataset])] * several])
+        body.append([_link("dataset", dataset), f"{seconds:g}", *leaders, *["; ".join(board.processors[dataset])] * several])
     return Grid(["dataset", "seconds", "first", "second", "third", *["processor"] * several], body)
 
 
-@page_kind("dataset", "dataset-{}")
 def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
     ranked, several = board.ranked(dataset), len(board.processors[dataset]) > 1
     tested = ties(ranked, board.metric, results)
@@ -196,7 +194,7 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
         value, leads = _value(each, board.metric), each.metrics[board.metric][0] == ranked[0].metrics[board.metric][0]
         body.append(
             [
-                link("method", each.entrant), Best(value) if leads else value, State(tie) if tie else "",
+                _link("method", each.entrant), Best(value) if leads else value, State(tie) if tie else "",
                 *[_value(each, name, False) for name in names if name != board.metric],
                 *_of_default(each, board.metric), str(each.tried), each.ended,
                 f"{each.seconds.get('all', 0):.1f}", f"{each.seconds.get('fit', 0):.2f}", f"{each.peak_memory_gb:.1f}",
@@ -225,9 +223,9 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
         sections.append(Section("Foreign lists", (Text(FOREIGN), Grid(header, rows))))
     lost = [each for each in board.by_dataset[dataset] if not each.finished]
     if lost:
-        rows = [[link("method", each.entrant), each.status, each.reason] for each in lost]
+        rows = [[_link("method", each.entrant), each.status, each.reason] for each in lost]
         sections.append(Section("Without a result", (Grid(["method", "status", "reason"], rows),)))
-    rows = [[link("method", each.entrant), command(each)] for each in ranked]
+    rows = [[_link("method", each.entrant), command(each)] for each in ranked]
     sections.append(
         Section(
             "Repeat",
@@ -271,7 +269,6 @@ def _key_of(entries: Sequence[Result]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-@page_kind("method", "method-{}")
 def _method_page(method: str, boards: Sequence[Board]) -> Page:
     sections = []
     if figure := curves(
@@ -285,7 +282,7 @@ def _method_page(method: str, boards: Sequence[Board]) -> Page:
         for each in sorted(entries, key=lambda each: each.dataset):
             settings = ", ".join(f"{name}={value}" for name, value in each.params.items())
             body.append(
-                [link("dataset", each.dataset), _place(each, board), _value(each, board.metric), settings or each.reason,
+                [_link("dataset", each.dataset), _place(each, board), _value(each, board.metric), settings or each.reason,
                  *[each.cpu] * several, command(each) if each.finished else ""]
             )  # fmt: skip
         if entries:
@@ -330,6 +327,10 @@ def _of_default(result: Result, metric: str) -> tuple[str, str]:
     """The value of the method's defaults, and what the search of the setting has gained."""
     gain = result.gain(metric)
     return ("", "") if gain is None else (f"{result.default[metric]:.4f}", f"{100 * gain:+.1f} %")
+
+
+def _link(kind: str, name: str) -> Link:
+    return Link(name, f"{kind}-{name}")
 
 
 def _stem_of(board: Board, boards: Sequence[Board]) -> str:

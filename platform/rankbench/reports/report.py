@@ -20,7 +20,7 @@ from rankbench.reports.figures import convergence_figure, differences_figure, fi
 from rankbench.reports.page import Page
 from rankbench.reports.repeat import row_command
 from rankbench.reports.rows import ReportRow, missing_row, row_of
-from rankbench.reports.site import Site, page_kind
+from rankbench.reports.site import Site
 from rankbench.reports.sweep_page import sweep_page
 from rankbench.reports.tables import Table, pairs_note, render
 from rankbench.reports.targets import time_to_target
@@ -136,7 +136,7 @@ def write_report(folder: Path, stored: StoredSweep, links: RunLinks = RunLinks()
     """Write the files of the report into `folder`. Returns their paths, report.md first."""
     table = sweep_table(stored, links)
     site = Site(folder, ("md", "html"))
-    site.add("sweep", "report", stored, table)
+    site.write("report", report_page(stored, table))
     formats = {"table.csv": "csv", "table.json": "json", "table.tex": "latex"}
     return [
         *site.files,
@@ -156,7 +156,6 @@ def note(question: str, table: Table) -> str:
     return "\n".join([*map(without_tags, [question, "", *table.conclusions.sentences]), "", render(table, "md")])
 
 
-@page_kind("sweep")
 def report_page(stored: StoredSweep, table: Table) -> Page:
     """Return the page of a sweep with its figures."""
     return sweep_page(stored, table, _figures(stored, table))

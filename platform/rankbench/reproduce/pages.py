@@ -12,7 +12,7 @@ from rankbench.core.environment import Environment
 from rankbench.judge.printing import difference, interval, listed, number, percent
 from rankbench.reports.deviations import differing_params
 from rankbench.reports.page import Block, Grid, Items, Page, Section, Text
-from rankbench.reports.site import Site, page_kind
+from rankbench.reports.site import Site
 from rankbench.reproduce.agenda import all_names
 from rankbench.reproduce.agreement import Count, agreements, counted_cells, measurements
 from rankbench.reproduce.catalogue import PaperTable
@@ -99,12 +99,11 @@ def write_pages(folder: Path, tables: Sequence[PaperTable], evidence: Evidence, 
         mine = {each for each in names if each.split("/")[0] == name}
         studies, off = tuple(study_tables(mine, environment)), off_cells(own, mine, evidence, environment)
         papers.append(Paper(name, own, studies, counts(tables, mine, evidence, environment), off))
-        site.add("paper", name, papers[-1], evidence)
-    site.add("papers", "README", papers, evidence, environment)
+        site.write(name, _paper_page(papers[-1], evidence))
+    site.write("README", _index(papers, evidence, environment))
     return site.files
 
 
-@page_kind("papers")
 def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment) -> Page:
     by_paper = {f"[{TITLES.get(paper.name, paper.name)}]({paper.name}.md)": paper.total for paper in papers}
     tables = [table for paper in papers for table in paper.tables]
@@ -136,7 +135,6 @@ def _index(papers: Sequence[Paper], evidence: Evidence, environment: Environment
     return Page("Results", lead, sections)
 
 
-@page_kind("paper")
 def _paper_page(paper: Paper, evidence: Evidence) -> Page:
     """Return the page of a paper: counts, claims, order, tables, and why cells are off."""
     rows = list(rows_of(paper.tables))
