@@ -66,7 +66,7 @@ def test_a_row_has_what_was_measured_and_published_and_what_the_experiment_state
         ("=A", ""), ("B", "failed"), ("C", "not run"), ("Graph net", "not run"),
     ]  # fmt: skip
     row, cell = table.rows[0], table.rows[0].cells["ndcg@20"]
-    assert (cell.mean, cell.published, cell.agreement("ndcg@20").difference) == (0.25, 0.26, pytest.approx(-0.01))
+    assert (cell.mean, cell.published, cell.difference) == (0.25, 0.26, pytest.approx(-0.01))
     assert row.chosen_of == 2 and row.params == {"lam": 1.0, "solver": "exact"}
     assert "lam=1" in render(table, "md") and "solver" not in render(table, "md")
     assert table.notes[0] == "a note"

@@ -8,7 +8,6 @@ from statistics import fmean, stdev
 from typing import Any
 
 from rankbench.core.display import setting_text
-from rankbench.judge.agreement import Agreement
 from rankbench.schema.stored_sweep import PooledMean
 from rankbench.tracking.record import RunRecord
 
@@ -25,9 +24,10 @@ class Cell:
     published: float | None = None
     std: float | None = None
 
-    def agreement(self, metric: str) -> Agreement | None:
-        """How near the published number is, None if there is none."""
-        return None if self.published is None else Agreement(metric, self.published, self.mean, self.low, self.high)
+    @property
+    def difference(self) -> float | None:
+        """From the published number, None if there is none."""
+        return None if self.published is None else self.mean - self.published
 
 
 @dataclass(frozen=True)

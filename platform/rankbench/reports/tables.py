@@ -125,10 +125,6 @@ def columns(
             shown = f"{number(cell.mean)}{mark * table.tied(row, name)}" if cell else row.missing
             return emphasis.get(table.rank(row, name), str)(shown)
 
-        def distance(cell: Cell) -> str:
-            near = cell.agreement(name)
-            return difference(near.difference if near else None)
-
         def of_cell(form: Callable[[Cell], str]) -> Callable[[ReportRow], str]:
             return lambda row: form(row.cells[name]) if name in row.cells else ""
 
@@ -137,7 +133,7 @@ def columns(
             (measured and name in several, ("± std", of_cell(lambda cell: number(cell.std)))),
             (measured, ("95 % interval", of_cell(lambda cell: interval(cell.low, cell.high)))),
             (name in published, ("published", lambda row: number(row.published.get(name)))),
-            (measured and name in published, ("difference", of_cell(distance))),
+            (measured and name in published, ("difference", of_cell(lambda cell: difference(cell.difference)))),
         ]
 
     def setting(row: ReportRow) -> str:
@@ -193,9 +189,7 @@ def _row_json(row: ReportRow, table: Table) -> dict[str, Any]:
     if row.joules is None:
         del about["joules"]
     about["metrics"] = {
-        name: vars(cell)
-        | {"difference": near.difference if (near := cell.agreement(name)) else None, "tied": table.tied(row, name)}
-        for name, cell in row.cells.items()
+        name: vars(cell) | {"difference": cell.difference, "tied": table.tied(row, name)} for name, cell in row.cells.items()
     }
     about |= {"peak_memory_gb": round(row.peak_memory_gb, 3), "state": row.missing or "measured"}
     command = about.pop("command")
