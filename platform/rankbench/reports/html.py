@@ -70,7 +70,7 @@ def _cell(cell: str) -> Markup:
         case Link():
             return Markup('<a href="{}.html">{}</a>').format(cell.stem, text)
         case State():
-            return Markup('<span class="state {}">{}</span>').format(cell.partition(" at ")[0].replace(" ", "-"), text)
+            return Markup('<span class="state {}">{}</span>').format(cell.replace(" ", "-"), text)
         case Addresses():
             return Markup(", ").join(
                 Markup('<a href="{}" rel="noopener noreferrer">{}</a>').format(address, name)

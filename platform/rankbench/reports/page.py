@@ -18,7 +18,7 @@ class Second(str):
 
 
 class State(str):
-    """A table cell with the state of an experiment or the verdict of a test, such as `reproduced` or `worse`."""
+    """A table cell with the verdict of a test, such as `worse`."""
 
 
 class Link(str):
