@@ -241,21 +241,18 @@ class Board:
     def _of_traits(self) -> Iterator[str]:
         for each in self.trait_tests:
             if each.p_holm < LEVEL:
-                better, worse = (each.group, each.against) if each.rho > 0 else (each.against, each.group)
                 sign = 1 if each.rho > 0 else -1
-                without = (
-                    ""
-                    if each.rho_complete is None
-                    else (
+                better, worse = (each.group, each.against)[::sign]
+                shown = (
+                    f"The larger the trait {each.trait!r} of a dataset, the better {better} in comparison with {worse}: "
+                    f"Spearman's correlation {abs(each.rho):.2f}, p {p_text(each.p_holm, '= ')} with Holm's correction."
+                )
+                if each.rho_complete is not None:
+                    shown += (
                         f" A method without a result counts as 0; it is {sign * each.rho_complete:.2f} on the "
                         f"{counted(each.complete, 'source')} where every method of both groups has one."
                     )
-                )
-                yield (
-                    f"The larger the trait {each.trait!r} of a dataset, the better {better} in comparison with {worse}: "
-                    f"Spearman's correlation {abs(each.rho):.2f}, p {p_text(each.p_holm, '= ')} with Holm's correction."
-                    f"{without}"
-                )
+                yield shown
 
     def _of_other_metrics(self) -> Iterator[str]:
         if shown := ", ".join(f"{name} {tau:.2f}" for name, tau in self.by_other_metrics.items()):
