@@ -24,6 +24,8 @@ from rankbench.tracking.environment import processor
 from rankbench.tracking.record import DatasetInfo, Measured, Searched, write_record
 
 RULES = Rules("ndcg@20", MetricSet(("ndcg@20",)))
+ONE = SimpleNamespace(machines=[Machine(2, 1 << 40)])  # a cluster
+PER_USER = pa.table({"user": ["a", "b"], "ndcg@20": pa.array([0.3, 0.5], pa.float32())})
 
 
 def entry(folder, name="popularity", milestone=1.0):
@@ -85,26 +87,38 @@ def test_the_processor_of_a_lost_entry_is_stored_where_it_is_known(home, monkeyp
     assert (stored.status, stored.cpu) == ("over budget", processor() if n_machines == 1 else "")
 
 
-def contest(home, names, monkeypatch, running=lambda name: None, n_machines=1):
-    """Run entries without a cluster. `running` is called while each runs. Returns what was run, and what others did."""
-    environment, run_here, others = Environment.from_env(), [], []
-    entries = [entry(home / "leaderboard", name) for name in names]
+def at_once(monkeypatch, outcome):
+    """Let entries end at once, without a cluster, with what `outcome(method, milestone)` says of the record. Returns a list of
+    these pairs, which grows as entries begin.
+    """
+    order = []
 
-    def at_once(units, environment, store, cluster, resources, on_done, in_order, may_begin, **_):
+    def run_units(units, environment, store, cluster, resources, on_done, in_order, may_begin, **_):
         for unit in units:
             if found := results_of(unit, store.records):
                 on_done(unit, found, True)
             elif may_begin(unit):
-                running(unit.job.entrant.name)
-                run_here.append(unit.job.entrant.name)
-                record = failure(unit.job, unit.job.configs[0], LATE)
-                write_record(store.records, record, None)
+                order.append((unit.job.entrant.name, unit.job.milestone))
+                record = replace(failure(unit.job, unit.job.configs[0], ""), **outcome(*order[-1]))
+                write_record(store.records, record, PER_USER)
                 on_done(unit, [record], False)
 
-    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", at_once)
-    machine = SimpleNamespace(machines=[Machine(2, 1 << 40)] * n_machines)
-    run(Plan(tuple(entries), 0, {}), RULES, environment, machine, on_other=lambda each: others.append(each.entrant.name))
-    return run_here, others
+    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", run_units)
+    return order
+
+
+def contest(home, names, monkeypatch, running=lambda name: None, n_machines=1):
+    """Run entries that are late. `running` is called while each runs. Returns what was run, and what others did."""
+    others, cluster = [], SimpleNamespace(machines=ONE.machines * n_machines)
+
+    def outcome(name, milestone):
+        running(name)
+        return {"error": LATE}
+
+    order = at_once(monkeypatch, outcome)
+    todo = Plan(tuple(entry(home / "leaderboard", name) for name in names), 0, {})
+    run(todo, RULES, Environment.from_env(), cluster, on_other=lambda each: others.append(each.entrant.name))
+    return [name for name, _ in order], others
 
 
 def measured(milestone, value, ended="still gaining"):
@@ -126,23 +140,13 @@ def measured_line(value):
 )
 def test_all_races_reach_a_milestone_before_one_goes_on(home, monkeypatch, best, ran):
     """A race that is over, and one that failed, do not go on. What is shown of a later milestone is its last result."""
-    folder, order = home / "leaderboard", []
+    folder, anew = home / "leaderboard", []
     outcomes = {
         ("popularity", 10.0): measured(10.0, 0.2), ("popularity", 30.0): measured(30.0, 0.2, "settled"),
         ("random", 10.0): measured(1.0, 0.1, "exhausted"), ("ease", 10.0): {"error": "no memory"},
         ("ials", 10.0): {"error": LATE}, ("ials", 30.0): measured(30.0, 0.3), ("ials", 100.0): measured(100.0, 0.4),
     }  # fmt: skip
-
-    def at_once(units, environment, store, cluster, resources, on_done, in_order, may_begin, **_):
-        for unit in units:
-            assert may_begin(unit)
-            order.append((unit.job.entrant.name, unit.job.milestone))
-            record = replace(failure(unit.job, unit.job.configs[0], ""), **outcomes[order[-1]])
-            write_record(store.records, record, pa.table({"user": ["a"], "ndcg@20": pa.array([0.3], pa.float32())}))
-            on_done(unit, [record], False)
-
-    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", at_once)
-    machine, anew = SimpleNamespace(machines=[Machine(2, 1 << 40)]), []
+    order = at_once(monkeypatch, lambda *each: outcomes[each])
     left = [
         entry(folder, name, seconds) for seconds in (10.0, 30.0, 100.0) for name in ("popularity", "random", "ease", "ials")
     ]
@@ -150,9 +154,7 @@ def test_all_races_reach_a_milestone_before_one_goes_on(home, monkeypatch, best,
     names = tuple(dict.fromkeys(each.entrant.name for each in left))
     todo = Plan(tuple(left), 0, {}, best, names, ("synthetic",), (left[0].results,))
     assert sum(each.seconds for each in todo.everything(RULES)) == (400 if best is None else 40 + 20 + 70)
-    run(
-        todo, RULES, Environment.from_env(), machine, on_anew=lambda each, why: anew.append((each.entrant.name, each.milestone))
-    )
+    run(todo, RULES, Environment.from_env(), ONE, on_anew=lambda each, why: anew.append((each.entrant.name, each.milestone)))
     if best:  # random is worse than popularity, and ials and ease have no result at 10 s
         assert order[4:] == [("popularity", 30.0)]
         return
@@ -184,16 +186,7 @@ def test_two_commands_at_once_run_each_entry_once(home, monkeypatch):
 
 @pytest.mark.parametrize("stored_meanwhile", [False, True])
 def test_only_after_all_commands_are_done_with_a_milestone_is_it_known_who_goes_on(home, monkeypatch, stored_meanwhile):
-    folder, order = home / "leaderboard", []
-
-    def at_once(units, environment, store, cluster, resources, on_done, in_order, may_begin, **_):
-        for unit in filter(may_begin, units):
-            order.append((unit.job.entrant.name, unit.job.milestone))
-            record = replace(failure(unit.job, unit.job.configs[0], ""), **measured(unit.job.milestone, 0.1))
-            write_record(store.records, record, pa.table({"user": ["a"], "ndcg@20": pa.array([0.3], pa.float32())}))
-            on_done(unit, [record], False)
-
-    monkeypatch.setattr("rankbench.sweeps.run_units.run_units", at_once)
+    folder, order = home / "leaderboard", at_once(monkeypatch, lambda name, milestone: measured(milestone, 0.1))
     here, left = Leaderboard(folder), [(name, seconds) for seconds in (10.0, 30.0) for name in ("random", "popularity")]
     entries = tuple(replace(entry(folder, *each), results=here) for each in left)
     todo = Plan(entries, 0, {}, 1, ("random", "popularity"), ("synthetic",), (here,))
@@ -204,10 +197,9 @@ def test_only_after_all_commands_are_done_with_a_milestone_is_it_known_who_goes_
         if stored_meanwhile and each.milestone == 10:
             Leaderboard(folder).add(replace(theirs, **measured_line(0.9)))
 
-    machine = SimpleNamespace(machines=[Machine(2, 1 << 40)])
     with Claims(folder / CLAIMS) as other:
         assert other.take(str(theirs.race))
-        call = partial(run, todo, RULES, Environment.from_env(), machine, on_other=on_other)
+        call = partial(run, todo, RULES, Environment.from_env(), ONE, on_other=on_other)
         if not stored_meanwhile:
             with pytest.raises(ClusterError, match=r"still runs 1 entries until 10s \(popularity on synthetic\)"):
                 call()
@@ -240,11 +232,9 @@ def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(home, monk
 def test_a_record_that_a_killed_command_left_is_stored_by_the_next_one(home, monkeypatch):
     job = entry(home / "leaderboard").unit(RULES).job
     assert entry(home / "other").unit(RULES).run_id != job.run_id(job.configs[0])  # another store has its own run
-    data = DatasetInfo("synthetic", "data", counts={"users": 2, "items": 3})
-    about = {"status": "finished", "searched": Searched(0.5, 3, "settled"), "seconds": {"all": 1.0}, "dataset": data}
-    record = replace(failure(job, job.configs[0], ""), **about, threads=1, metrics={"ndcg@20": Measured(0.4, 0.3, 0.5)})
+    record = replace(failure(job, job.configs[0], ""), **measured(1.0, 0.5, "settled"))
     records = Environment.from_env().results / "entries" / "records"
-    write_record(records, record, pa.table({"user": ["a", "b"], "ndcg@20": pa.array([0.3, 0.5], pa.float32())}))
+    write_record(records, record, PER_USER)
     assert contest(home, ["popularity"], monkeypatch) == ([], [])
     store = Leaderboard(home / "leaderboard")
     (stored,) = store.all(Result)
