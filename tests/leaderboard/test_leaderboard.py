@@ -24,6 +24,8 @@ from rankbench.leaderboard.options import ShowOptions
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.stored import board as stored_board
 
+from .entries import entry
+
 PLUGIN = r'''
 """Methods that misbehave."""
 
@@ -208,21 +210,10 @@ def test_results_of_own_datasets_and_methods_stay_out_of_a_checkout(home):
     assert Stores(environment, home / "all").of(mine, plugin).folder == home / "all"
 
 
-def entry(dataset, entrant, value, allowed="10s", **other):
+def measured(dataset, entrant, value, allowed="10s", **other):
     metrics = {"ndcg@20": (value, value / 2, value * 2), "recall@20": (1 - value, None, None)} if value else {}
     status = "finished" if value else "over budget"
-    return Result(
-        dataset=dataset,
-        card="card",
-        entrant=entrant,
-        rules="rules",
-        allowed=allowed,
-        budget=10.0,
-        metric="ndcg@20",
-        status=status,
-        metrics=metrics,
-        **other,
-    )
+    return entry(dataset, entrant, allowed=allowed, status=status, metrics=metrics, **other)
 
 
 @pytest.fixture
@@ -232,10 +223,10 @@ def stored(tmp_path):
     for number, dataset in enumerate("abcdef"):
         base = 0.1 + number / 20
         for entrant, value in {"sl": base + 0.3, "bpr": base, "copy": base, "random": 0.01 if number else None}.items():
-            results.add(entry(dataset, entrant, value))
+            results.add(measured(dataset, entrant, value))
         if number:
-            results.add(entry(dataset, "ease", base))
-    results.add(entry("a", "sl", 0.9, "60s"))
+            results.add(measured(dataset, "ease", base))
+    results.add(measured("a", "sl", 0.9, "60s"))
     return results
 
 
@@ -269,12 +260,12 @@ def test_the_board_says_what_can_be_told(board, stored):
 def test_entries_of_other_threads_and_metrics_are_not_mixed(board, stored):
     """One entry with two threads, one chosen by another metric and one on earlier data change no place."""
     before = board("show")
-    others = [entry("a", "random", 0.99, threads=2), replace(entry("a", "bpr", 0.98), metric="recall@20")]
-    for each in [*others, entry("a", "copy", 0.97, fingerprint="earlier")]:
+    others = [measured("a", "random", 0.99, threads=2), replace(measured("a", "bpr", 0.98), metric="recall@20")]
+    for each in [*others, measured("a", "copy", 0.97, fingerprint="earlier")]:
         stored.add(each)
-    stored.add(entry("a", "popularity", 0.05, fingerprint="now", started_at="2026"))
+    stored.add(measured("a", "popularity", 0.05, fingerprint="now", started_at="2026"))
     for dataset in "bcdef":
-        stored.add(entry(dataset, "popularity", 0.05))
+        stored.add(measured(dataset, "popularity", 0.05))
     after = board("show", "--methods", "!popularity", "--datasets", "!a")
     assert after["methods"] == board("show", "--datasets", "!a", "--methods", "!popularity", "--threads", "1")["methods"]
     notes = board("show")["notes"]
@@ -341,7 +332,7 @@ def test_a_wrong_word_is_one_line(board, words, told):
 def test_a_call_in_python_that_measured_nothing_shows_no_other_methods(home, monkeypatch):
     """As when other commands run all of its entries."""
     monkeypatch.setattr(importlib.import_module("rankbench.api.leaderboard"), "compete", lambda *given: None)
-    Leaderboard(home / "store").add(entry("synthetic", "bpr", 0.4))
+    Leaderboard(home / "store").add(measured("synthetic", "bpr", 0.4))
     with pytest.raises(ConfigError, match="store: no results"):
         rb.leaderboard("popularity", "synthetic", budget="10s", store=home / "store")
 
@@ -354,8 +345,8 @@ def test_the_table_has_the_methods_in_their_order(board, stored):
 
 def test_methods_without_a_common_dataset_have_pages_and_no_ranking(board, home):
     results = Leaderboard(home / "results" / "leaderboard")
-    results.add(entry("a", "sl", 0.5))
-    results.add(entry("b", "bpr", 0.4))
+    results.add(measured("a", "sl", 0.5))
+    results.add(measured("b", "bpr", 0.4))
     assert board("show", "--rope", "0.01")["methods"] == []
     assert any(path.endswith("dataset-b.html") for path in board("page", "--out", "site")["files"])
 
