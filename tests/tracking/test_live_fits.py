@@ -27,21 +27,13 @@ CURVE = [{"iteration": n, "seconds": n / 4, "loss": 1 / n, **({"valid": n / 100}
 FIELDS = {"folder", "name", "params", "tags"}
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("store")
-    make_tables(f"sqlite:///{folder}/mlflow.db", folder / "artifacts")
-    return folder / "mlflow.db"
-
-
 @pytest.fixture
-def root(empty_store, tmp_path, monkeypatch):
-    """A results folder with an empty store, where messages are written at once, and sent by the test."""
-    shutil.copy(empty_store, tmp_path / "mlflow.db")
+def root(root, monkeypatch):
+    """Messages are written at once, and sent by the test."""
     for name, value in (("BEGIN", 0.0), ("YOUNG", 0.0), ("EVERY", 0.0), ("LOOK", 0.005)):
         monkeypatch.setattr(live_fits, name, value)
     monkeypatch.setattr(MlflowSink, "open", lambda sink: True)
-    return tmp_path
+    return root
 
 
 def attempt(number=0, **changes):

@@ -21,24 +21,9 @@ from rankbench.tracking.mlflow_runs import _fitting
 from rankbench.tracking.record import DatasetInfo, write_record
 from rankbench.tracking.run_fields import metric_key, run_name
 from rankbench.tracking.spool import RunMessage, Spool, SweepEnd
-from rankbench.tracking.store import make_tables
 
 from .stores import content, deliver, deliver_here, free_port, run_tags, sink_on, spooled, sweep
 from .test_record import RECORD
-
-
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory):
-    """A store without runs, to be copied: making its tables takes a second."""
-    folder = tmp_path_factory.mktemp("store")
-    make_tables(f"sqlite:///{folder}/mlflow.db", folder / "artifacts")
-    return folder / "mlflow.db"
-
-
-@pytest.fixture
-def root(empty_store, tmp_path):
-    shutil.copy(empty_store, tmp_path / "mlflow.db")
-    return tmp_path
 
 
 @pytest.fixture
