@@ -61,6 +61,12 @@ def home(environment, tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def evidence(home):
+    """What has been measured: nothing yet."""
+    return Evidence(home.home / "experiments" / "evidence")
+
+
+@pytest.fixture
 def toy(home):
     """toy(text) → the tables of an experiment file that comes in place of the second table."""
 

@@ -10,7 +10,6 @@ from rankbench.judge.agreement import Agreement
 from rankbench.reproduce import pages
 from rankbench.reproduce.agreement import Count, count_of
 from rankbench.reproduce.counts import by_cause, counts, off_cells
-from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.required_fits import rows_of
 from rankbench.reproduce.results import count_columns, seed_columns
@@ -36,8 +35,7 @@ METRICS = {"recall@20": (0.2, 0.199, 0.201), "ndcg@20": (0.3, 0.28, 0.32)}
 
 
 @pytest.fixture
-def evidence(home, tables):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def evidence(evidence, tables):
     for row in list(rows_of(tables))[:-1]:
         config = row.setting("printed", evidence)
         evidence.add(stored(row, config, METRICS))

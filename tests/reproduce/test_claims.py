@@ -10,17 +10,22 @@ from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.paired import check_claims
 
 
+def claim(measured, text):
+    table, evidence = measured
+    return evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", text, "recall@20")
+
+
 def test_a_claim_holds_is_contradicted_or_cannot_be_told(home, measured):
     table, evidence = measured
     assert check_claims([table], ["synthetic"], evidence, home) == 3
     verdicts = {claim.text: claim.verdict for claim in evidence.lines(StoredClaim, "synthetic")}
     assert verdicts == {"A is first": "holds", "B is above A": "contradicted", "B is above C": "not significant"}
-    first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
+    first = claim(measured, "A is first")
     assert first.users == 400 and first.tests == 3 and first.missing == ()
     for pair in first.pairs:
         assert pair.low < pair.difference < pair.high and pair.difference == pytest.approx(0.2, abs=0.03)
         assert (pair.agreeing, pair.seeds) == (2, 2)
-    against = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "B is above A", "recall@20").pairs[0]
+    against = claim(measured, "B is above A").pairs[0]
     assert against.difference < 0 and against.agreeing == 0
 
 
@@ -30,8 +35,7 @@ def test_the_page_says_why_a_claim_cannot_be_told_and_which_holds_with_one_seed(
     first, second, third = table.spec.claims
     open_claim = second.model_copy(update={"undecided": "The searches were not equal."})
     table = replace(table, spec=table.spec.model_copy(update={"claims": (first, open_claim, third)}))
-    key = "synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20"
-    held = evidence.claim_of(*key)
+    held = claim(measured, "A is first")
     evidence.add(replace(held, pairs=tuple(replace(pair, seeds=1) for pair in held.pairs)))
     write_pages(tmp_path, [table], evidence, home)
     page = (tmp_path / "toy.md").read_text()
@@ -93,7 +97,7 @@ def test_a_claim_of_other_data_under_the_same_name_is_another_claim(home, measur
     stored = evidence.lines(StoredClaim, "synthetic")
     evidence._lines[StoredClaim, "synthetic"] = [*(replace(claim, card="0" * 12, users=1) for claim in stored), *stored]
     assert check_claims([table], ["synthetic"], evidence, home) == 0
-    assert evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20").users == 400
+    assert claim(measured, "A is first").users == 400
     assert evidence.claim_of("synthetic", "1" * 12, "toy/2", "A is first", "recall@20") is None
 
 
@@ -103,15 +107,12 @@ def test_rows_without_values_are_named_and_a_claim_that_misses_them_holds_so_far
     (records / "final-C-0").rename(home.results / "C-0")
     (records / "final-C-1").rename(home.results / "C-1")
     assert check_claims([table], ["synthetic"], evidence, home) == 2
-    first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
+    first = claim(measured, "A is first")
     assert (first.verdict, first.missing, [pair.than for pair in first.pairs]) == ("holds so far", ("C",), ["B"])
-    assert (
-        evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "B is above A", "recall@20").verdict
-        == "contradicted"
-    )
+    assert claim(measured, "B is above A").verdict == "contradicted"
     (home.results / "C-1").rename(records / "final-C-1")
     assert check_claims([table], ["synthetic"], evidence, home) == 2
-    first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
+    first = claim(measured, "A is first")
     assert (first.verdict, first.missing) == ("holds", ())
     assert {pair.than: (pair.agreeing, pair.seeds) for pair in first.pairs} == {"B": (2, 2), "C": (1, 1)}
     (records / "final-B-1").rename(home.results / "B-1")
@@ -124,6 +125,6 @@ def test_rows_that_share_no_seed_are_not_compared(home, measured):
     (records / "final-A-0").rename(home.results / "A-0")
     (records / "final-B-1").rename(home.results / "B-1")
     check_claims([table], ["synthetic"], evidence, home)
-    first = evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "A is first", "recall@20")
+    first = claim(measured, "A is first")
     assert (first.missing, [(pair.than, pair.seeds) for pair in first.pairs]) == (("B",), [("C", 1)])
-    assert evidence.claim_of("synthetic", table.card_key("synthetic"), "toy/2", "B is above A", "recall@20") is None
+    assert claim(measured, "B is above A") is None

@@ -1,11 +1,7 @@
 """What the page of a paper says about the searches of its rows."""
 
-import pytest
-
-from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredSearch
 from rankbench.reproduce.pages import write_pages
-from rankbench.reproduce.required_fits import rows_of
 
 from .stored import stored
 
@@ -32,13 +28,7 @@ search: {choose: {metric: recall@20}}
 """
 
 
-@pytest.fixture
-def rows(toy):
-    return list(rows_of(toy(TABLE)))
-
-
-def test_a_page_says_where_chosen_settings_come_from(rows, home, tmp_path):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def test_a_page_says_where_chosen_settings_come_from(rows, home, evidence, tmp_path):
     stated, _, searched = rows
     evidence.add(
         StoredSearch(

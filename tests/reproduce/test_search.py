@@ -46,8 +46,13 @@ def searched(row, on, environment, bound=None, order=list, mean=None):
     return search(row, on, Size.of(prepare(row.card, environment)), metrics, 1, bound, work), measured
 
 
-def test_a_setting_that_was_found_on_test_is_marked_and_is_not_the_chosen_one(ease, home):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def waits(home, seconds=None):
+    """Whether the search of EASE is still to be run, by a call that gives it at most some seconds."""
+    tasks = agenda(ReproduceOptions(["toy/1"], search_budget=seconds and f"{seconds:.12f}"), home).tasks
+    return any(task.stage == "search" and task.labels == "EASE" for task in tasks)
+
+
+def test_a_setting_that_was_found_on_test_is_marked_and_is_not_the_chosen_one(ease, home, evidence):
     stages = [task.stage for task in agenda(ReproduceOptions(["toy/1"]), home).tasks if task.labels == "EASE"]
     assert stages == ["printed", "search", "search on test"]
     line, measured = searched(ease, "test", home)
@@ -70,22 +75,16 @@ def test_of_equal_settings_the_first_is_chosen_whichever_ended_first(ease, home)
     assert forward.chosen == backward.chosen
 
 
-def test_a_search_that_its_time_ended_is_continued_with_more_time(ease, home):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def test_a_search_that_its_time_ended_is_continued_with_more_time(ease, home, evidence):
     line, measured = searched(ease, "valid", home, bound=1e-9)
     assert (line.draws, line.bound, len(measured)) == (1, 1e-9, 1)
     evidence.add(line)
-
-    def waits(seconds):
-        tasks = agenda(ReproduceOptions(["toy/1"], search_budget=seconds and f"{seconds:.12f}"), home).tasks
-        return any(task.stage == "search" and task.labels == "EASE" for task in tasks)
-
-    assert not waits(1e-9) and not waits(1e-10)
-    assert waits(60.0) and waits(None)
+    assert not waits(home, 1e-9) and not waits(home, 1e-10)
+    assert waits(home, 60.0) and waits(home)
     line, _ = searched(ease, "valid", home, bound=1e9)
     assert line.draws == 3 and line.bound is None
     evidence.add(line)
-    assert not waits(60.0) and not waits(None)
+    assert not waits(home, 60.0) and not waits(home)
 
 
 def test_a_scheduler_compares_a_setting_beyond_the_ranges_with_all_earlier_ones(ease, home):
@@ -98,21 +97,15 @@ def test_a_scheduler_compares_a_setting_beyond_the_ranges_with_all_earlier_ones(
         assert given[:2] == wanted and line.draws == 3
 
 
-def test_a_search_with_fewer_draws_than_the_file_asks_for_waits(ease, home):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def test_a_search_with_fewer_draws_than_the_file_asks_for_waits(ease, home, evidence):
     line, _ = searched(ease, "valid", home)
     evidence.add(replace(line, draws=line.draws - 1))
-
-    def waits():
-        return any(task.stage == "search" and task.labels == "EASE" for task in agenda(ReproduceOptions(["toy/1"]), home).tasks)
-
-    assert waits()
+    assert waits(home)
     evidence.add(line)
-    assert not waits()
+    assert not waits(home)
 
 
-def test_draws_of_another_seed_are_another_search(ease, home):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def test_draws_of_another_seed_are_another_search(ease, home, evidence):
     line, _ = searched(ease, "valid", home)
     evidence.add(line)
     asked = ease.table.spec.search.model_copy(update={"seed": 1})

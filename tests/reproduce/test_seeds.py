@@ -25,8 +25,7 @@ NDCG = {"steady": (0.5, 0.5, 0.5), "wide": (0.29, 0.30, 0.31), "two seeds": (0.1
 
 
 @pytest.fixture
-def evidence(home, tables):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def evidence(evidence, tables):
     for row in rows_of(tables):
         config = row.setting("printed", evidence)
         for seed, ndcg in enumerate(NDCG.get(row.arm.label, ())):

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from rankbench.core.errors import ConfigError
-from rankbench.experiment.job import Job
 from rankbench.experiment.run import run
 from rankbench.judge.convergence import TrainingCurve
 from rankbench.reproduce.catalogue import paper_tables
@@ -13,6 +12,8 @@ from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.required_fits import metrics_for, required_fits, rows_of
 from rankbench.reproduce.results import table_columns
 from rankbench.reproduce.timing import keep_seconds, require_idle, time_alone, untimed
+
+from .stored import fitted
 
 
 def test_a_busy_machine_is_refused(monkeypatch):
@@ -23,26 +24,23 @@ def test_a_busy_machine_is_refused(monkeypatch):
         require_idle(2)
 
 
-def test_a_short_fit_keeps_the_digits_that_a_ratio_of_times_needs(home):
+def test_a_short_fit_keeps_the_digits_that_a_ratio_of_times_needs(home, evidence):
     tables = paper_tables(home)
-    fit = next(iter(required_fits(rows_of(tables), Evidence(home.home / "experiments" / "evidence"))))
-    job = Job(fit.card, (fit.config,), fit.part, "test", metrics_for("synthetic", tables), seed=fit.seed)
-    (outcome,) = run(job, home)
+    fit = next(iter(required_fits(rows_of(tables), evidence)))
+    outcome, _ = fitted(fit, home, tables)
     record = replace(outcome.record, seconds={"fit": 0.0312}, peak_memory_bytes=123_400_000)
     line = stored_fit(record, fit.config, fit.card_key, idle=True)
     assert (line.own_seconds, line.peak_memory_gb) == (0.0312, 0.1234)
 
 
-def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
+def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home, evidence):
     """On processors, where it was measured, although the file asks for a GPU."""
-    tables, evidence = [table.on("cuda") for table in paper_tables(home)], Evidence(home.home / "experiments" / "evidence")
+    tables = [table.on("cuda") for table in paper_tables(home)]
     rows = list(rows_of(tables))
     metrics = metrics_for("synthetic", tables)
     assert not untimed(rows, evidence)  # nothing is measured yet
     for fit in required_fits(rows, evidence):
-        job = Job(fit.card, (fit.config,), fit.part, "test", metrics, seed=fit.seed)
-        (outcome,) = run(job, home)
-        evidence.add(stored_fit(outcome.record, fit.config, fit.card_key, idle=False))
+        evidence.add(fitted(fit, home, tables)[1])
     assert "fit, s" not in table_columns(rows, evidence)[0]
     asked = []
 
@@ -60,9 +58,7 @@ def test_one_measured_fit_per_method_is_timed_and_its_metrics_stay(home):
         assert after.idle and not before.idle and after.metrics == before.metrics
         assert after.stamp == before.stamp  # tests of claims know the fit by it
         # The stage `again` measures it again, beside other work.
-        job = Job(fit.card, (fit.config,), fit.part, "test", metrics, seed=fit.seed)
-        (outcome,) = run(job, home)
-        again = stored_fit(outcome.record, fit.config, fit.card_key, idle=False)
+        _, again = fitted(fit, home, tables)
         kept = keep_seconds(again, fit, evidence)
         assert kept.idle and kept.seconds == after.seconds and kept.stamp == again.stamp
         ends = after.seconds["fit"]

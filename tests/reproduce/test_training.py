@@ -41,8 +41,7 @@ def table(epochs, setting="patience: 0"):
     return TABLE.replace("EPOCHS", str(epochs)).replace("SETTING", setting)
 
 
-def test_a_setting_that_trains_longer_takes_the_place_of_a_shorter_one(home, toy, tmp_path):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def test_a_setting_that_trains_longer_takes_the_place_of_a_shorter_one(home, evidence, toy, tmp_path):
     for epochs, steps in ((3, 33), (8, 88)):
         tables = toy(table(epochs))
         for task in agenda(ReproduceOptions(["toy/2"], stages=["chosen"]), home).tasks:

@@ -4,7 +4,6 @@ import pytest
 
 from rankbench.core.errors import ConfigError
 from rankbench.reproduce.agreement import measurements
-from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.required_fits import rows_of
 
@@ -35,8 +34,7 @@ arms:
 """
 
 
-def test_values_of_an_arm_go_before_those_of_the_file(home, toy):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def test_values_of_an_arm_go_before_those_of_the_file(evidence, toy):
     a, b, c = rows_of(toy(TABLE), ["synthetic"])
     settings = [row.setting("printed", evidence).params for row in (a, b)]
     assert [(p.iterations, p.alpha0, p.lam) for p in settings] == [(3, 0.5, 0.01), (3, 0.1, 0.1)]
@@ -45,8 +43,7 @@ def test_values_of_an_arm_go_before_those_of_the_file(home, toy):
         c.setting("printed", evidence)
 
 
-def test_an_optimum_that_lacks_values_is_printed_in_part_and_the_page_names_them(home, toy, tmp_path):
-    evidence = Evidence(home.home / "experiments" / "evidence")
+def test_an_optimum_that_lacks_values_is_printed_in_part_and_the_page_names_them(home, evidence, toy, tmp_path):
     whole = "    printed: {synthetic: {iterations: 1, alpha0: 0.1, lam: 0.01}}\n"
     rows = list(rows_of(toy(TABLE.replace("    printed: {synthetic: {}}\n", whole)), ["synthetic"]))
     for row in rows:
