@@ -16,15 +16,11 @@ from scipy import stats
 from rankbench.core.errors import ConfigError
 from rankbench.judge.declared import read_declared
 from rankbench.judge.over_datasets import paired, rank_agreement, spread, trait_tests
-from rankbench.judge.ranking import MethodRanking, against_first
+from rankbench.judge.ranking import against_first
 
-VALUES = np.random.default_rng(3).random((9, 5)) + np.linspace(0, 0.5, 5)
+from .test_ranking import VALUES, of
+
 TABLES = arrays(float, st.tuples(st.integers(2, 6), st.integers(2, 5)), elements=st.sampled_from([0.1, 0.2, 0.4, np.nan]))
-
-
-def of(values, sources=()):
-    n, k = values.shape
-    return MethodRanking(tuple(f"d{i}" for i in range(n)), tuple(f"m{j}" for j in range(k)), values, tuple(sources))
 
 
 def test_a_small_board_by_hand():

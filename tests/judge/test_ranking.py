@@ -15,10 +15,10 @@ from rankbench.judge.ranking import MethodRanking, agreement
 VALUES = np.random.default_rng(3).random((9, 5)) + np.linspace(0, 0.5, 5)
 
 
-def of(values):
+def of(values, sources=()):
     values = np.asarray(values, float)
     n, k = values.shape
-    return MethodRanking(tuple(f"d{i}" for i in range(n)), tuple(f"m{j}" for j in range(k)), values)
+    return MethodRanking(tuple(f"d{i}" for i in range(n)), tuple(f"m{j}" for j in range(k)), values, tuple(sources))
 
 
 def test_friedman_is_the_peer_in_the_form_of_iman_and_davenport():
