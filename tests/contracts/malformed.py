@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "data" / "readers"))
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "data" / "readers"))  # for campaign.py, run by hand
 from harm import ARGUMENTS, DEEP, WORDS, harm_file, harmed_bytes, harmed_text, harmed_yaml, instead_of_file
 from whole_files import VALID
 

@@ -1,14 +1,10 @@
 """Malformed inputs of every kind: no traceback, no hang, nothing half-written, one line, and an exit code that is true."""
 
 import multiprocessing
-import sys
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from campaign import KINDS, campaign, memory_of, part
 from malformed import COMMANDS
 

@@ -1,6 +1,5 @@
 """A card and its raw files, side by side in a folder; a raw file without a card; a server that misbehaves on purpose."""
 
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,8 +12,6 @@ import yaml
 from rankbench.data.cards import Read
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reader
-
-sys.path.insert(0, str(Path(__file__).parent / "readers"))  # what stands beside the tests of readers
 
 
 @pytest.fixture

@@ -1,10 +1,5 @@
 """The sdist and the wheel, built once from a tree without .git, as `python -m build` does."""
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))  # for venvs.py
-
 import pytest
 from venvs import Venv, tracked_files
 

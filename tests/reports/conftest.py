@@ -1,7 +1,6 @@
 """Sweeps built by hand: records, an experiment and the comparisons, as a finished sweep's folder holds them."""
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from rankbench.schema.stored_sweep import ChosenFile, ComparisonsFile, StoredSweep, SweepFile
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
-sys.path.insert(0, str(Path(__file__).parent))
 COUNTS = {"users": 5, "items": 9, "train": 8, "valid": 1, "test": 2, "users_without_test_items": 0, "cold_test_items": 0}
 ENVIRONMENT = {
     "machine": {"cpu": "c", "cores": 2, "memory_bytes": 1e9}, "packages": {"numpy": "2"}, "revision": "abc", "python": "3",

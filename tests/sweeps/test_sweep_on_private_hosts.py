@@ -8,12 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from rankbench.tracking.record import read_per_user, read_record
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 from hosts import hosts, unavailable
 from object_store import object_store
+
+from rankbench.tracking.record import read_per_user, read_record
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -1,14 +1,10 @@
-"""Lets the tests of this room import what stands beside them, small data and the oracle, and spares the disk."""
+"""Spares the disk, and a second thread."""
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
 from rankbench.core.threads import pinned
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="module", autouse=True)
