@@ -1,7 +1,5 @@
 """`rankbench run` sends the points of its fit while it runs, those before a checkpoint too, and its record at the end."""
 
-import time
-
 import pytest
 
 from rankbench.api.record_run import plan_run, record_run
@@ -12,6 +10,8 @@ from rankbench.tracking import live_fits
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink
 from rankbench.tracking.spool import CurveMessage, RunMessage, Spool
+
+from ..sweeps.commands import wait_until
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -31,10 +31,7 @@ def test_each_attempt_at_a_fit_sends_all_its_points_and_the_last_one_its_record(
 
     def checkpoint(self, state):
         save(self, state)
-        end = time.monotonic() + 30
-        while not (sent and sent[-1].rows and sent[-1].rows[-1]["iteration"] == state.number):
-            assert time.monotonic() < end
-            time.sleep(0.001)
+        wait_until(lambda: sent and sent[-1].rows and sent[-1].rows[-1]["iteration"] == state.number)
         if dies[0] and state.number == 3:
             raise KeyboardInterrupt
 

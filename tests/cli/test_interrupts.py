@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from ..sweeps.commands import wait_until
+
 pytestmark = pytest.mark.usefixtures("home")
 
 ANSWER = 30.0  # seconds, on a machine that may be very busy; alone it takes some milliseconds
@@ -50,13 +52,6 @@ class Command:
         return self.process.returncode, self.output.decode().splitlines()
 
 
-def wait_for(found, limit=120):
-    end = time.monotonic() + limit
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 CASES = {
     "a fit by gradient steps": ["run", "synthetic", "bpr", "epochs=100000", "patience=0", "--no-track"],
     "a fit in closed form": ["run", "synthetic", "ease", "data.source.generator.items=7000", LONG, "--no-track"],
@@ -69,9 +64,9 @@ CASES = {
 def test_an_interrupt_is_answered_at_once(home, words, figure):
     command = Command("-v", *words)
     if words[2] == "bpr":
-        wait_for(lambda: any(home.glob("results/checkpoints/*/*")))
+        wait_until(lambda: any(home.glob("results/checkpoints/*/*")))
     else:
-        wait_for(lambda: any(home.glob("data/prepared/.*")) or any(home.glob("data/prepared/*")))
+        wait_until(lambda: any(home.glob("data/prepared/.*")) or any(home.glob("data/prepared/*")))
         time.sleep(1.5)
     command.interrupt()
     seconds = command.read_until("stopping: the same command with --resume continues", ANSWER)
@@ -88,7 +83,7 @@ def test_an_interrupt_is_answered_at_once(home, words, figure):
 def test_a_terminated_run_keeps_its_checkpoint(home, figure):
     words = CASES["a fit by gradient steps"]
     command = Command(*words)
-    wait_for(lambda: any(home.glob("results/checkpoints/*/[0-9]*")))  # complete: scratch begins with a dot
+    wait_until(lambda: any(home.glob("results/checkpoints/*/[0-9]*")))  # complete: scratch begins with a dot
     began = time.monotonic()
     os.kill(command.process.pid, signal.SIGTERM)
     code, lines = command.end()
@@ -101,7 +96,7 @@ def test_a_terminated_run_keeps_its_checkpoint(home, figure):
 
 def test_a_second_interrupt_ends_it_now(home):
     command = Command("run", "synthetic", "ease", "data.source.generator.items=7000", LONG, "--no-track")
-    wait_for(lambda: any(home.glob("data/prepared/synthetic-*")))
+    wait_until(lambda: any(home.glob("data/prepared/synthetic-*")))
     time.sleep(1.5)
     command.interrupt()
     command.read_until("stopping: ", ANSWER)
@@ -151,7 +146,7 @@ def trains(home):
 def test_a_sweep_is_interrupted(home, twice, figure):
     command = Command(*SWEEP)
     command.read_until("1 fits of the final stage", 120)
-    wait_for(lambda: trains(home))
+    wait_until(lambda: trains(home))
     command.interrupt()
     command.read_until("stopping: finished runs are kept; the same command with --resume continues the sweep", ANSWER)
     if twice:

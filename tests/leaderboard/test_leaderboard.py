@@ -2,9 +2,6 @@
 
 import importlib
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +22,7 @@ from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.stored import board as stored_board
 
 from .entries import entry
+from ..sweeps.commands import output, start
 
 PLUGIN = r'''
 """Methods that misbehave."""
@@ -104,17 +102,11 @@ for name, fit in {"svd": svd, "svd-copy": svd, "svd-noise": noise}.items():
 def cluster_board(tmp_path):
     """Runs the command in a process of its own, because Ray reads its settings when it is imported; returns its JSON."""
     (tmp_path / "mine.py").write_text(PLUGIN)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_A", "RANKBENCH_"))}
-    folders = {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "results")}
 
     def command(*words, mirror=None, code=0):
         source = {"RANKBENCH_MIRROR": str(mirror)} if mirror else {}
-        done = subprocess.run(
-            [sys.executable, "-m", "rankbench", "leaderboard", *words, "--json", "--store", "results/leaderboard"],
-            cwd=tmp_path, env=kept | folders | source | {"RANKBENCH_OFFLINE": "1"}, capture_output=True, text=True, timeout=580,
-        )  # fmt: skip
-        assert done.returncode == code, done.stderr
-        return json.loads(done.stdout)
+        process = start(tmp_path, "leaderboard", *words, "--json", "--store", "results/leaderboard", **source)
+        return json.loads(output(process, code)[0])
 
     return command
 

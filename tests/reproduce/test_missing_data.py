@@ -1,9 +1,6 @@
 """The files that a user must bring, and that cells are measured once a file is there under its published name."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +11,8 @@ from rankbench.reproduce.counts import counts
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredFit
 from rankbench.reproduce.missing_data import files_to_bring, missing_data
+
+from ..sweeps.commands import output, start
 
 GAMES = "amazon-games-2018"
 
@@ -38,13 +37,9 @@ def test_a_file_under_its_published_name_is_enough_for_its_cells_to_be_measured(
     (mirror / GAMES / "Video_Games.csv").write_text("\n".join(lines) + "\n")
     assert GAMES not in [each.card.name for each in missing_data(tables, {"deql/1"}, Evidence(store), here)]
 
-    variables = os.environ | {"RANKBENCH_MIRROR": str(mirror), "RANKBENCH_OFFLINE": "1"}
-    variables |= {"RANKBENCH_DATA": str(tmp_path / "data"), "RANKBENCH_RESULTS": str(tmp_path / "results")}
     words = ["deql/1", "--datasets", GAMES, "--rows", "EASE", "--store", str(store), "--json"]
-    program = [sys.executable, "-m", "rankbench", "reproduce", *words]
-    done = subprocess.run(program, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["searched"] == 1
+    out, _ = output(start(tmp_path, "reproduce", *words, RANKBENCH_MIRROR=str(mirror)))
+    assert json.loads(out)["searched"] == 1
     measured = Evidence(store)
     assert {fit.method for fit in measured.lines(StoredFit, GAMES)} == {"ease"}
     found = counts(tables, {"deql/1"}, measured, here)["deql/1"]

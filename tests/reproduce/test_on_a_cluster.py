@@ -1,9 +1,6 @@
 """A table measured on three nodes has the evidence of one measured on this machine alone."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +8,10 @@ import pytest
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredClaim, StoredFit, StoredSearch
 
+from ..sweeps.commands import nodes, output, start
+
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # minutes, and sweeps on clusters are tested always
 
-NODES = Path(__file__).parents[1] / "cluster" / "nodes.py"
 EXPERIMENT = """\
 name: toy-table9
 published: {paper: Toy, table: 9, recall: recall}
@@ -32,31 +30,17 @@ claims: [{text: EASE is above popularity, better: [EASE], than: [Popularity], me
 def evidence_of(home: Path, *words: str, **environment: str) -> Evidence:
     (home / "experiments" / "evidence").mkdir(parents=True)
     (home / "experiments" / "toy_table9.yaml").write_text(EXPERIMENT)
-    variables = {
-        "RANKBENCH_HOME": str(home),
-        "RANKBENCH_DATA": str(home.parent / "data"),
-        "RANKBENCH_RESULTS": str(home / "results"),
-        "RANKBENCH_OFFLINE": "1",
-    }
-    variables |= os.environ | environment | variables
-    variables.pop("RANKBENCH_TRACKING_URI", None)
-    command = [sys.executable, "-m", "rankbench", "reproduce", "toy/9", "--json", *words]
-    done = subprocess.run(command, env=variables, cwd=home, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    about = json.loads(done.stdout)
+    variables = environment | {"RANKBENCH_HOME": str(home), "RANKBENCH_DATA": str(home.parent / "data")}
+    out, _ = output(start(home, "reproduce", "toy/9", "--json", *words, **variables))
+    about = json.loads(out)
     assert about["complete"] and not about["failed"] and not about["not_measured"]
     return Evidence(home / "experiments" / "evidence")
 
 
 @pytest.mark.timeout(500)
 def test_a_cluster_gives_the_same_evidence(tmp_path):
-    process = subprocess.Popen([sys.executable, str(NODES)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        about = json.loads(process.stdout.readline())
+    with nodes() as about:
         there = evidence_of(tmp_path / "there", "--address", about["address"], **about["environment"])
-    finally:
-        process.stdin.close()
-        process.wait(timeout=60)
     here = evidence_of(tmp_path / "here")
     measured = [{each.key: each.metrics for each in evidence.lines(StoredFit, "synthetic")} for evidence in (there, here)]
     assert measured[0] == measured[1] and len(measured[0]) == 5  # popularity and EASE once, BPR with three seeds

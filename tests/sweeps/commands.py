@@ -1,4 +1,4 @@
-"""Sweeps as a user runs them: commands in processes of their own, what they leave, and nodes of a cluster on loopback."""
+"""Commands as a user runs them, in processes of their own: what they print and leave, and nodes of a cluster on loopback."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def start(home: Path, *words: str, program: str = "", **variables: str) -> subpr
 
 def output(process: subprocess.Popen, code: int = 0) -> tuple[str, str]:
     """What a command has printed that ends with this exit code, on stdout and stderr."""
-    out, err = process.communicate(timeout=400)
+    out, err = process.communicate(timeout=580)
     assert process.returncode == code, err
     return out, err
 
@@ -41,12 +41,13 @@ def records_of(home: Path) -> dict[str, RunRecord]:
     return {folder.name: read_record(folder) for folder in folders}
 
 
-def wait_until(condition: Callable[[], object], process: subprocess.Popen, seconds: float = 200) -> None:
+def wait_until(condition: Callable[[], object], process: subprocess.Popen | None = None, seconds: float = 200) -> None:
+    """Wait for a condition, which `process` is to bring about, if it is given: then its end is an error."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert process.poll() is None, process.communicate()
+        assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.01)
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.views.sweep_view import summary
 from rankbench.tracking.record import DatasetInfo, Measured, RunRecord
 
+from .commands import wait_until
+
 RECORD = RunRecord("run", "ease", {}, DatasetInfo("data"), "train", "valid", 0, "float32", metrics={"ndcg@20": Measured(0.2)})
 
 
@@ -44,13 +46,6 @@ def test_records_that_existed_before_do_not_count_in_the_rate():
     assert progress.remaining(6.0) == pytest.approx(6.0)
     progress.started = time.monotonic() - 60
     assert summary(progress).startswith("search 2/3 fits, 1 reused, 1.0 per minute")
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_heartbeats_while_it_runs_and_none_after(tmp_path):

@@ -19,6 +19,7 @@ from rankbench.tracking.record import DatasetInfo, write_record
 from rankbench.tracking.spool import CurveMessage, Spool
 from rankbench.tracking.store import make_tables
 
+from ..sweeps.commands import wait_until
 from .stores import content, deliver, deliver_here, free_port, sink_on, spooled
 from .test_record import RECORD
 
@@ -61,14 +62,7 @@ def arrive(root, sink, begun, rows):
             return False
         return written
 
-    until(arrived)
-
-
-def until(true, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    wait_until(arrived)
 
 
 def end(root, sink, begun, curve, **changes):
@@ -247,12 +241,12 @@ def test_messages_that_come_twice_or_late_change_nothing(root):
     take = sink.follow(begun, **shown(root, begun))
     for row in CURVE:
         take([row])
-        until(lambda: spooled(root))
+        wait_until(lambda: spooled(root))
         shutil.copytree(root / "spool", root / "kept", dirs_exist_ok=True)
         for path in (root / "kept").glob("[!.]*.json"):
             shutil.copy(path, root / "spool")
         deliver_here(root)
-        until(lambda: not sink._live._fits[begun.id].rows)
+        wait_until(lambda: not sink._live._fits[begun.id].rows)
     while spooled(root):
         deliver_here(root)
     assert points(root, "loss") == [(n, 1 / n) for n in range(1, 9)]
@@ -281,7 +275,7 @@ def test_while_the_store_is_down_a_fit_has_one_message_and_then_its_record_alone
     take = sink.follow(begun, **shown(root, begun))
     for row in CURVE:
         take([row])
-        until(lambda: spooled(root))
+        wait_until(lambda: spooled(root))
         time.sleep(0.02)  # several looks
         assert len(spooled(root)) == 1
     end_curve = [*CURVE]
@@ -320,7 +314,7 @@ def test_a_fit_of_a_few_seconds_has_no_message_and_nan_is_no_point(root, monkeyp
     assert spooled(root) == []
     sink.follow(begun, **shown(root, begun))([{"iteration": 9, "seconds": 3.0, "loss": float("nan")}])
     monkeypatch.setattr(live_fits, "YOUNG", 0.0)
-    until(lambda: spooled(root))
+    wait_until(lambda: spooled(root))
     (path,) = Spool(root / "spool").waiting()
     message = Spool(root / "spool").read(path)
     assert isinstance(message, CurveMessage) and message.rows == [*CURVE, {"iteration": 9, "seconds": 3.0}]

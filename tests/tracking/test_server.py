@@ -16,6 +16,7 @@ from rankbench.tracking.delivery import check
 from rankbench.tracking.record import write_record
 from rankbench.tracking.store import QUIET
 
+from ..sweeps.commands import wait_until
 from .stores import content, deliver, free_port, records, run_tags, sink_on, spooled, stored, told, with_curves
 from .test_record import RECORD
 
@@ -37,7 +38,7 @@ class Server:
         self.process = subprocess.Popen(
             command, env=os.environ | QUIET, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        wait_until(lambda: not check(self.uri, self.folder / "artifacts"), 120)
+        wait_until(lambda: not check(self.uri, self.folder / "artifacts"))
 
     def signal(self, number):
         os.killpg(self.process.pid, number)  # the group we started: server and worker
@@ -51,13 +52,6 @@ def server(tmp_path_factory):
     yield server
     server.signal(signal.SIGCONT)
     server.signal(signal.SIGKILL)
-
-
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def wait_until_sent(root):
