@@ -8,16 +8,9 @@ from collections import defaultdict
 
 from pages import ROOT
 
+from ..fault_figures import ROWS
+
 PAGE = ROOT / "docs" / "reliability.md"
-PLUGIN = ROOT / "tests" / "fault_figures.py"
-
-
-def rows() -> list[str]:
-    """The names of the rows, read from the plugin that prints them."""
-    for node in ast.parse(PLUGIN.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "ROWS":
-            return list(ast.literal_eval(node.value))
-    raise AssertionError("no ROWS")
 
 
 def marked() -> dict[str, set[str]]:
@@ -47,7 +40,7 @@ def named() -> dict[str, set[str]]:
 
 
 def test_every_row_has_a_test():
-    assert rows() == [f"F{number}" for number in range(1, 18)] == sorted(marked(), key=lambda row: int(row[1:]))
+    assert [*ROWS] == [f"F{number}" for number in range(1, 18)] == sorted(marked(), key=lambda row: int(row[1:]))
 
 
 def test_the_page_names_the_tests_of_every_row():
@@ -59,5 +52,5 @@ def test_a_run_prints_the_figures_and_the_rows_without_one():
     done = subprocess.run([sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout
     assert re.search(r"^F14 +security +RAY_AUTH_MODE=disabled: refused$", done.stdout, re.MULTILINE), done.stdout
-    without = ", ".join(row for row in rows() if row != "F14")
+    without = ", ".join(row for row in ROWS if row != "F14")
     assert f"no figure in this run: {without}" in done.stdout
