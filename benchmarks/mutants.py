@@ -32,14 +32,11 @@ FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 def place(mutant: dict[str, Any], tree: Path) -> tuple[Path, str] | str:
     """Return the file of a mutant in `tree` and its content with the change, or why it cannot be made."""
-    problems = []
-    for before in ("", "base_"):
-        file, old, new = (mutant.get(before + name, mutant[name]) for name in ("file", "old", "new"))
-        text = (tree / file).read_text(encoding="utf-8") if (tree / file).is_file() else ""
-        if text.count(old) == 1:
-            return Path(file), text.replace(old, new)
-        problems.append(f"{file}: the old text occurs {text.count(old)} times")
-    return problems[0]
+    file, old, new = (mutant[name] for name in ("file", "old", "new"))
+    text = (tree / file).read_text(encoding="utf-8") if (tree / file).is_file() else ""
+    if text.count(old) == 1:
+        return Path(file), text.replace(old, new)
+    return f"{file}: the old text occurs {text.count(old)} times"
 
 
 class Copy:
