@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from rankbench.api.execution import only_card_changes
 from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
 from rankbench.api.record_run import RecordedRun, chosen_metrics, require_cutoffs_within, send, sink_of_runs, write
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, require
+from rankbench.core.errors import require
 from rankbench.core.plain import whole_number
 from rankbench.core.progress import Progress
 from rankbench.core.public import public
@@ -112,11 +111,8 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     if options.sweep is not None:
         stored, columns_of_sweep = sweep_for(options.sweep, data, options.on, environment)
         metrics = MetricSet(tuple(dict.fromkeys([*columns_of_sweep.names, *metrics.names])))
-    try:
-        with pinned(own_threads()):
-            record, columns, ids = measure_lists(lists_of(options.lists), data, metrics, name, **about)
-    except ConfigError as error:  # of an argument, in the word of its option
-        raise ConfigError(re.sub(r"^(on|fit_on|name|metrics|seconds): ", _as_option, str(error))) from None
+    with pinned(own_threads()):
+        record, columns, ids = measure_lists(lists_of(options.lists), data, metrics, name, **about)
     line = Foreign.of(record) if board else None
     if stored is not None:
         require_new_name(stored, record)
@@ -137,7 +133,3 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
 def _name_of(lists: Any) -> str:
     """The name of lists that have no other: that of their file."""
     return Path(lists).name.partition(".")[0] if isinstance(lists, str | Path) else "lists"
-
-
-def _as_option(argument: re.Match[str]) -> str:
-    return f"--{argument[0].replace('_', '-')}"

@@ -52,17 +52,17 @@ def measure_lists(
     cannot be measured on, and if nobody, or without `allow_missing` less than half of the measured users, have a list.
     """
     started_at, began = now(), time.perf_counter()
-    require(seconds is None or math.isfinite(seconds), f"seconds: expected a number, got {seconds}")
-    require(on in ("test", "valid"), f"on: expected test or valid, got {shown(on)}")
+    require(seconds is None or math.isfinite(seconds), f"--seconds: expected a number, got {seconds}")
+    require(on in ("test", "valid"), f"--on: expected test or valid, got {shown(on)}")
     fit_on = fit_on or (dataset.card.final_fit if on == "test" else "train")
-    require(fit_on in ("train", "train+valid"), f"fit_on: expected train or train+valid, got {shown(fit_on)}")
-    require(on == "test" or fit_on == "train", "fit_on: what was fitted on train+valid cannot be measured on valid")
+    require(fit_on in ("train", "train+valid"), f"--fit-on: expected train or train+valid, got {shown(fit_on)}")
+    require(on == "test" or fit_on == "train", "--fit-on: what was fitted on train+valid cannot be measured on valid")
     of_all = [each for each in metrics.names if MetricSet((each,)).auc]
-    require(not of_all, f"metrics: {', '.join(of_all)} needs the scores of all items, which lists do not have; leave it out")
+    require(not of_all, f"--metrics: {', '.join(of_all)} needs the scores of all items, which lists do not have; leave it out")
     try:
         arm = f"{checked_label(name)} {MARK}"
     except ValueError as error:
-        raise ConfigError(f"name: {error}") from None
+        raise ConfigError(f"--name: {error}") from None
     X, holdout = dataset.split.fit_matrix(fit_on), dataset.split.holdout(on, fit_on)
     require_fold_in((), holdout, X, dataset.name)
     ranking, counts, met = _ranked(lists, dataset, holdout, metrics.k, allow_missing)
