@@ -8,6 +8,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.public import public
 from rankbench.data.cards import card_names, read_card
 from rankbench.data.describe import raw_data
+from rankbench.experiment.method_facts import facts_of
 from rankbench.experiment.methods import method, registered
 
 
@@ -40,10 +41,7 @@ def methods(name: str | None = None) -> pd.DataFrame:
         specs = list(registered())
         about = [{"title": spec.title, "source": spec.source, "parameters": ", ".join(spec.own)} for spec in specs]
         return pd.DataFrame(about, index=pd.Index([spec.name for spec in specs], name="method"))
-    fields = method(name).fields()
-    rows = [
-        {"default": each.default, "search": each.metadata.get("search", ""), "description": each.metadata.get("help", "")}
-        for each in fields
-    ]
-    index = pd.Index([each.name for each in fields], name="parameter")
+    params = facts_of(method(name)).params
+    rows = [{"default": each.default, "search": each.search, "description": each.help} for each in params]
+    index = pd.Index([each.name for each in params], name="parameter")
     return pd.DataFrame(rows, index=index, columns=["default", "search", "description"])
