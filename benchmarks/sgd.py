@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import scipy.sparse as sp
 import torch
+from encoders import Graph, mean_of_layers
 from torch.nn import functional as F
 
 from rankbench.core.environment import Environment
@@ -96,19 +97,10 @@ class PlainSoftmax(Plain):
 class PlainLightGCN(Plain):
     def __init__(self, ours: Trainer, n: int):
         super().__init__(ours, n)
-        X, n_layers = ours.X.tocoo(), 3
-        self.n_layers, (n_users, n_items) = n_layers, X.shape
-        rows, columns = np.concatenate([X.row, X.col + n_users]), np.concatenate([X.col + n_users, X.row])
-        degree = np.maximum(np.bincount(rows, minlength=n_users + n_items), 1)
-        values = (1 / np.sqrt(degree[rows] * degree[columns])).astype(np.float32)
-        at = torch.from_numpy(np.stack([rows, columns]).astype(np.int64))
-        self.graph = torch.sparse_coo_tensor(at, torch.from_numpy(values), (n_users + n_items,) * 2).coalesce()
+        self.graph = Graph(ours.X)
 
     def loss(self, users: torch.Tensor, items: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
-        layers = [torch.cat(self.tables)]
-        for _ in range(self.n_layers):
-            layers.append(torch.sparse.mm(self.graph, layers[-1]))
-        U, V = torch.stack(layers).mean(0).split([len(table) for table in self.tables])
+        U, V = self.graph.split(mean_of_layers(torch.cat(self.tables), self.graph.matrix))
         pos = (U[users] * V[items]).sum(-1)
         neg = torch.einsum("bd,bnd->bn", U[users], V[negatives])
         return F.softplus(neg - pos[:, None]).mean()
