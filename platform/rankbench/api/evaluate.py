@@ -12,7 +12,7 @@ from rankbench.api.dataset import card_of
 from rankbench.api.display import fit_display
 from rankbench.api.execution import only_card_changes
 from rankbench.api.foreign_rows import put_into, require_new_name, sweep_for
-from rankbench.api.record_run import RecordedRun, chosen_metrics, require_cutoffs_within, send, sink_of_runs, write
+from rankbench.api.record_run import RecordedRun, chosen_metrics, send, sink_of_runs, write
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.plain import whole_number
@@ -22,7 +22,7 @@ from rankbench.core.threads import own_threads, pinned
 from rankbench.data.cards import load_card
 from rankbench.data.lists import lists_of
 from rankbench.data.prepare import prepare
-from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, argument_of, metric_set, require_within
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, asked_in_python, require_within
 from rankbench.evaluation.summary import Interval
 from rankbench.experiment.evaluation import Evaluation
 from rankbench.experiment.measure_lists import measure_lists
@@ -66,15 +66,11 @@ def evaluate(
     """
     environment = environment or Environment.from_env()
     card = card_of(dataset, environment)
-    words = [metrics] if isinstance(metrics, str) else [*metrics]
-    lengths = [cutoffs] if isinstance(cutoffs, int) else [*cutoffs]
-    chosen = lengths != [*DEFAULT_CUTOFFS]
-    given = chosen or words != [*DEFAULT_METRICS]
-    wanted = metric_set(words, lengths, given="cutoffs" * chosen)
+    wanted, option = asked_in_python(metrics, cutoffs)
     with fit_display(progress) as (on_progress, _):
         data = prepare(card, environment, on_progress)
-    if given:
-        require_within(wanted, len(data.items), data.name, argument_of(wanted.k, words, chosen))
+    if option:
+        require_within(wanted, len(data.items), data.name, option)
     about: dict[str, Any] = {"on": on, "fit_on": fit_on, "seed": whole_number("seed", seed), "allow_missing": allow_missing}
     with pinned(own_threads()):
         record, columns, ids = measure_lists(lists_of(lists), data, wanted, name or _name_of(lists), **about)
@@ -97,7 +93,7 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     shown = options.leaderboard is None or options.on == "test"
     require(shown, "--leaderboard: shows what is measured on test; leave out --on")
     card = load_card(options.dataset, environment, only_card_changes(options.params))
-    metrics = chosen_metrics(options)
+    metrics, option = chosen_metrics(options)
     if labels:
         tracking_uri(environment)  # what is wrong with it is said before the measurement
     environment.require_writable_runs()
@@ -106,8 +102,8 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     board = Leaderboard(options.leaderboard) if options.leaderboard else None
     with phase_progress() as progress:
         data, stored = prepare(card, environment, progress), None
-    if options.cutoffs is not None or options.metrics is not None:
-        require_cutoffs_within(metrics, options, len(data.items), data.name)
+    if option:
+        require_within(metrics, len(data.items), data.name, option)
     if options.sweep is not None:
         stored, columns_of_sweep = sweep_for(options.sweep, data, options.on, environment)
         metrics = MetricSet(tuple(dict.fromkeys([*columns_of_sweep.names, *metrics.names])))

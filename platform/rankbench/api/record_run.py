@@ -16,7 +16,7 @@ from rankbench.core.files import require_writable
 from rankbench.core.replica import CHECKSUMS
 from rankbench.data.cards import Card, load_card
 from rankbench.data.prepare import prepare
-from rankbench.evaluation.metrics import DEFAULT_METRICS, MetricSet, argument_of, metric_set, require_within
+from rankbench.evaluation.metrics import MetricSet, asked_metrics, require_within
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.fit_warnings import fit_warnings, unread
 from rankbench.experiment.job import Job, MethodConfig, configure
@@ -36,11 +36,14 @@ from rankbench.tracking.saved_views import standing_view
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A setting on data, with its metrics, as options say. `given`: the parameters that they name."""
+    """A setting on data, with its metrics, as options say. `cutoffs_by`: the option that the largest cutoff is from, if any.
+    `given`: the parameters that they name.
+    """
 
     card: Card
     config: MethodConfig
     metrics: MetricSet
+    cutoffs_by: str
     given: dict[str, Any]
 
 
@@ -61,8 +64,8 @@ def plan_run(options: RunOptions, environment: Environment) -> PlannedRun:
     require(dtype in ("float32", "float64"), f"--dtype: expected float32 or float64, got {dtype}")
     require(fit_on in (None, "train", "train+valid"), f"--fit-on: expected train or train+valid, got {fit_on}")
     config.require_end(fit_on, "--fit-on train+valid")
-    metrics = chosen_metrics(options)
-    return PlannedRun(load_card(options.dataset, environment, changes), config, metrics, given)
+    asked = chosen_metrics(options)
+    return PlannedRun(load_card(options.dataset, environment, changes), config, *asked, given)
 
 
 def record_run(options: RunOptions, planned: PlannedRun, environment: Environment, labels: Labels | None = None) -> RecordedRun:
@@ -76,10 +79,10 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
     environment.require_writable_runs()
     if options.spill is not None:
         require_writable(options.spill)
-    if options.cutoffs is not None or options.metrics is not None:
+    if planned.cutoffs_by:
         with phase_progress() as progress:
             n_items = prepare(card, environment, progress).split.n_items
-        require_cutoffs_within(planned.metrics, options, n_items, card.name)
+        require_within(planned.metrics, n_items, card.name, planned.cutoffs_by)
     require_effect(config, options)
     for warning in unread(config, planned.given):
         err.print(f"warning: {warning}")
@@ -117,18 +120,10 @@ def record_run(options: RunOptions, planned: PlannedRun, environment: Environmen
     return RecordedRun(record, folder, kept)
 
 
-def chosen_metrics(options: MetricOptions) -> MetricSet:
-    """The metrics that options name. Raises ConfigError for unknown ones, and for cutoffs without effect."""
-    names = DEFAULT_METRICS if options.metrics is None else options.metrics.split(",")
-    if options.cutoffs is None:
-        return metric_set(names)
-    return metric_set(names, _cutoffs(options.cutoffs), given="--cutoffs")
-
-
-def require_cutoffs_within(metrics: MetricSet, options: MetricOptions, n_items: int, dataset: str) -> None:
-    """Raise ConfigError, naming the option, if a cutoff is larger than the number of items of `dataset`."""
-    words = (options.metrics or "").split(",")
-    require_within(metrics, n_items, dataset, argument_of(metrics.k, words, options.cutoffs is not None, "--"))
+def chosen_metrics(options: MetricOptions) -> tuple[MetricSet, str]:
+    """As `asked_metrics`, of options. Raises ConfigError for unknown metrics, and for cutoffs without effect."""
+    metrics = None if options.metrics is None else options.metrics.split(",")
+    return asked_metrics(metrics, None if options.cutoffs is None else _cutoffs(options.cutoffs))
 
 
 class LivePoints:

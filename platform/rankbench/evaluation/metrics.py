@@ -140,14 +140,13 @@ class MetricSet:
 
 
 def metric_set(
-    metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS, source: str = "", given: str = ""
+    metrics: Iterable[str] = DEFAULT_METRICS, cutoffs: Sequence[int] = DEFAULT_CUTOFFS, source: str = "", given: bool = False
 ) -> MetricSet:
     """Return every metric at every cutoff; a name with its own cutoff ("ndcg@100") is used unchanged. The words "beyond" and
     "groups" stand for the metrics beyond accuracy, and for recall and ndcg of groups of items and users (`beyond.py`).
 
     Raises ConfigError, starting with the field `source` of a file if there is one, with the nearest name for an unknown metric,
-    and for cutoffs that are not whole numbers from 1. `given`: the name of the option or argument if a user gives the cutoffs,
-    which are then refused if no metric uses them.
+    and for cutoffs that are not whole numbers from 1, or that are `given` by a user although no metric uses them.
     """
     if source:
         try:
@@ -171,7 +170,7 @@ def metric_set(
         else:
             names += [f"{match[1]}@{k}" for k in ([int(match[2])] if match[2] else cutoffs)]
     used = any("@" not in word and word != "auc" for word in words)
-    require(used or not given, f"{given}: no effect, because no metric uses them; leave them out")
+    require(used or not given, "--cutoffs: no effect, because no metric uses them; leave them out")
     return MetricSet(tuple(dict.fromkeys(names)))
 
 
@@ -203,13 +202,24 @@ def require_better_if_larger(word: str, source: str) -> None:
     require(better_if_larger(word), problem)
 
 
-def argument_of(cutoff: int, metrics: Iterable[str], given: bool, dashes: str = "") -> str:
-    """The argument that the largest cutoff is from, for a message: `metrics` with cutoffs of their own, or cutoffs, which are
-    `given` or the default ones.
+def asked_metrics(metrics: Sequence[str] | None, cutoffs: Sequence[int] | None) -> tuple[MetricSet, str]:
+    """Return the metrics that a user asks for, and for `require_within` the option that their largest cutoff is from. None is
+    the default; if both are, the option is empty, because the default cutoffs may be beyond the items of a small dataset.
     """
-    if any(word.strip().endswith(f"@{cutoff}") for word in metrics):
-        return f"{dashes}metrics"
-    return f"{dashes}cutoffs" if given else f"the default of {dashes}cutoffs"
+    names = DEFAULT_METRICS if metrics is None else metrics
+    wanted = metric_set(names, DEFAULT_CUTOFFS if cutoffs is None else cutoffs, given=cutoffs is not None)
+    if metrics is None and cutoffs is None:
+        return wanted, ""
+    if any(word.endswith(f"@{wanted.k}") for word in names):
+        return wanted, "--metrics"
+    return wanted, "the default of --cutoffs" if cutoffs is None else "--cutoffs"
+
+
+def asked_in_python(metrics: str | Sequence[str], cutoffs: int | Sequence[int]) -> tuple[MetricSet, str]:
+    """The same of arguments, one or several each, whose defaults are those of `metric_set`."""
+    words = [metrics] if isinstance(metrics, str) else [*metrics]
+    lengths = [cutoffs] if isinstance(cutoffs, int) else [*cutoffs]
+    return asked_metrics(None if words == [*DEFAULT_METRICS] else words, None if lengths == [*DEFAULT_CUTOFFS] else lengths)
 
 
 def require_within(wanted: MetricSet, n_items: int, dataset: str, source: str) -> None:

@@ -26,7 +26,7 @@ from rankbench.data.interactions import near_id, positions_of
 from rankbench.data.prepare import Dataset, prepare
 from rankbench.data.splits import Holdout, self_pairs
 from rankbench.evaluation.cold_users import rank_all
-from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, argument_of, measure, metric_set, require_within
+from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, asked_in_python, measure, require_within
 from rankbench.evaluation.ranking import Ranking, rank
 from rankbench.evaluation.summary import summarise
 from rankbench.experiment.evaluation import Evaluation
@@ -264,10 +264,7 @@ class Model:
         Raises ConfigError if the dataset is not exactly the one of the fit, if the model was fitted on the part to measure, if
         it only scores fitted users and the part has others, and for a cutoff beyond the items of the dataset.
         """
-        words = [metrics] if isinstance(metrics, str) else [*metrics]
-        lengths = [cutoffs] if isinstance(cutoffs, int) else [*cutoffs]
-        chosen = (words, lengths) != ([*DEFAULT_METRICS], [*DEFAULT_CUTOFFS])
-        wanted = metric_set(words, lengths, given="cutoffs" * (lengths != [*DEFAULT_CUTOFFS]))
+        wanted, option = asked_in_python(metrics, cutoffs)
         left = {"train": ("valid", "test"), "train+valid": ("test",)}.get(self.fit_on, ())
         require(on in left, f"a model fitted on {PARTS[self.fit_on]} cannot be measured on {on}")
         environment = environment or Environment.from_env()
@@ -284,9 +281,8 @@ class Model:
         holdout: Holdout = data.split.holdout(on, self.fit_on)
         train = data.split.fit_matrix(self.fit_on)
         require_fold_in((configure(self.method, self.params),), holdout, train, data.name)
-        if chosen:
-            source = argument_of(wanted.k, words, lengths != [*DEFAULT_CUTOFFS])
-            require_within(wanted, len(data.items), data.name, source)
+        if option:
+            require_within(wanted, len(data.items), data.name, option)
         with pinned(own_threads()):
             ranking = rank_all(
                 lambda warm, rows: [_ranked(self.recommender, warm, wanted.k, wanted.auc, rows)],
