@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from whole_files import VALID
 
 from rankbench.contracts import encoders, losses, metrics, protocols, readers, solvers
 from rankbench.contracts.check import NotCheckedError

@@ -21,8 +21,8 @@ from rankbench.leaderboard.options import ShowOptions
 from rankbench.leaderboard.results import Leaderboard, Result
 from rankbench.leaderboard.stored import board as stored_board
 
-from .entries import entry
 from ..sweeps.commands import output, start
+from .entries import entry
 
 PLUGIN = r'''
 """Methods that misbehave."""
