@@ -21,8 +21,11 @@ from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views import live, sweep_view
 from rankbench.sweeps.views.live import SHOWN, ReproduceView, running_lines
+from rankbench.sweeps.views.notebook import SweepInNotebook
 from rankbench.sweeps.views.sweep_view import SweepView
-from rankbench.tracking.record import read_record, record_of
+from rankbench.tracking.record import DatasetInfo, Measured, RunRecord, read_record, record_of
+
+from .planned import plan_of
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -191,6 +194,35 @@ def test_a_log_of_a_sweep_says_how_far_its_fits_are(environment, now, capsys):
     lines = capsys.readouterr().err.splitlines()
     (line,) = [line for line in lines if "running" in line]
     assert line.startswith("  ease, small on synthetic, seed 0: running for 1:")
+
+
+def test_a_notebook_shows_what_a_log_has_and_curves(environment, home, now, monkeypatch):
+    monkeypatch.setattr(SweepInNotebook, "update", lambda self, at_once=False: None)  # a kernel alone has a place for it
+    planned, small = plan_of(environment, {"method": "ease"}), unit(environment, epochs=50)
+    record = RunRecord("a", "bpr", {}, DatasetInfo("synthetic"), "train", "valid", 0, "float32", arm="bpr, small")
+    best = replace(record, metrics={"ndcg@20": Measured(0.25)})
+    with SweepInNotebook("ndcg@20") as view:
+        view.planned(planned, home / "results" / "sweeps" / "small")
+        view.warn("a node is slow")
+        view.stage(progress := Progress("search", 3, 3.0, started=now[0]))
+        progress.running.start("a", small)
+        for each in (best, best):
+            now[0] += 60
+            progress.add([each], 1.0, "ndcg@20", cached=False)
+            view.done(small, [each])
+        lines, picture = view.content()
+        assert lines == [
+            "test: 1 settings in 1 fits → results/sweeps/small", "warning: a node is slow",
+            "search 2/3 fits, 1.0 per minute, 1:00 left", "bpr, small on synthetic, seed 0: running for 2:00",
+        ]  # fmt: skip
+        assert picture.startswith("<svg") and "best ndcg@20 on valid" in picture
+        progress.running.leave("a")
+        failed = replace(record, status="failed", error="no memory")
+        progress.add([failed], 1.0, "ndcg@20", cached=False)
+        view.done(small, [failed])
+    assert view.content()[0][2:] == [
+        "failed: no memory (bpr, small on synthetic)", "search 3/3 fits, 1 failed, 1.5 per minute"
+    ]  # fmt: skip
 
 
 def test_the_state_of_a_sweep_has_its_running_fits(environment, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rankbench.api.run_sweep import Display
 from rankbench.core.progress import Progress
 from rankbench.experiment.execution import ignore_progress
 from rankbench.sweeps.views.notebook import FitInNotebook, SweepInNotebook, in_notebook
@@ -36,7 +35,7 @@ def fit_display(progress: Progress | bool) -> Iterator[tuple[Progress, OnCurve]]
         yield ignore_progress, ignore_progress
 
 
-def sweep_display(metric: str, progress: bool) -> Display:
+def sweep_display(metric: str, progress: bool) -> SweepView:
     """Return the display of a sweep; without `progress`, one that prints nothing but warnings."""
     if progress and in_notebook():
         return SweepInNotebook(metric)

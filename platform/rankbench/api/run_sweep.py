@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any
 
 from rankbench.api.arm_runs import arm_runs
 from rankbench.core.palette import run_colours
@@ -25,6 +24,7 @@ from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.sweep import Listener, run_sweep
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views.phases import err
+from rankbench.sweeps.views.sweep_view import SweepView
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_internals import COLOUR
 from rankbench.tracking.mlflow_sink import MlflowSink
@@ -33,22 +33,8 @@ from rankbench.tracking.run_fields import run_name
 from rankbench.tracking.saved_views import sweep_views
 
 
-class Display(Protocol):
-    """Shows a running sweep on a terminal, in a notebook, or not at all. It is entered before the plan is made."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None: ...
-    def accept(self, plan: Plan, begun: Path | None) -> None: ...
-    def planned(self, plan: Plan, folder: Path) -> None: ...
-    def stage(self, progress: Progress) -> None: ...
-    def done(self, unit: Unit, records: list[RunRecord]) -> None: ...
-    def warn(self, line: str) -> None: ...
-
-
-def execute(request: SweepRequest, display: Display, labels: Labels | None = None) -> tuple[Path, Table, int]:
-    """Run a sweep, send its runs to MLflow and write its report.
+def execute(request: SweepRequest, display: SweepView, labels: Labels | None = None) -> tuple[Path, Table, int]:
+    """Run a sweep, send its runs to MLflow and write its report. `display` is entered before the plan is made.
 
     `labels`: the user's choices for MLflow, by default those of its environment variables. Returns the folder, the table, and
     the number of failed runs. Raises as `run_sweep` does.
@@ -114,7 +100,7 @@ def execute(request: SweepRequest, display: Display, labels: Labels | None = Non
             sink.send_arm(**arm)
         sink.finish_sweep(files, ok=not failed, note=note(spec.question, table))
         if request.options.register:
-            from rankbench.api.register_arms import register_arms  # fits, whose display imports this file
+            from rankbench.api.register_arms import register_arms  # imports what fits need
 
             for model in register_arms(stored, table, request.options.register, environment, labels, display.warn):
                 err.print(f"registered {model.uri}")

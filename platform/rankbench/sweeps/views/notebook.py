@@ -10,16 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from html import escape
 from io import StringIO
-from pathlib import Path
 from typing import Any, Self
 
 from rankbench.core.palette import COLOURS
-from rankbench.sweeps.heartbeat import Progress
-from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views.live import running_lines
 from rankbench.sweeps.views.phases import clock
-from rankbench.sweeps.views.sweep_view import final_warnings, summary
+from rankbench.sweeps.views.sweep_view import SweepView
 from rankbench.tracking.record import RunRecord
 
 EVERY = 1.0  # seconds between two updates; a drawing takes about 0.05 s
@@ -111,14 +108,13 @@ class FitInNotebook(InNotebook):
         return [*self._phases.values()], drawing({"loss": self._curve}, "training seconds", "loss")
 
 
-class SweepInNotebook(InNotebook):
-    """A running sweep: its fits and remaining time, and the best value of each arm so far as a curve over time."""
+class SweepInNotebook(InNotebook, SweepView):
+    """A running sweep: what a log has of it, where it is now, and the best value of each arm so far as a curve over time."""
 
     def __init__(self, metric: str):
-        super().__init__()
-        self.metric = metric
-        self._progress: Progress | None = None
-        self._best: dict[str, list[tuple[float, float]]] = {}
+        InNotebook.__init__(self)
+        SweepView.__init__(self, metric)
+        self._curves: dict[str, list[tuple[float, float]]] = {}
         self._lines: list[str] = []
 
     def __enter__(self) -> Self:
@@ -127,34 +123,22 @@ class SweepInNotebook(InNotebook):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def accept(self, plan: Plan, begun: Path | None) -> None:
-        """Ask nothing: a cell that runs a sweep was meant to."""
-
-    def planned(self, plan: Plan, folder: Path) -> None:
-        here = Path.cwd()
-        shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
-        self._lines.append(f"{plan.spec.name}: {plan.n_settings} settings in {plan.n_fits} fits → {shown}")
-        self._lines += [f"not available: {problem.reason}" for problem in plan.not_available.values()]
-        self._lines += plan.notes
+    def say(self, line: str) -> None:
+        self._lines.append(line)
         self.update(at_once=True)
 
-    def warn(self, line: str) -> None:
-        self._lines.append(f"warning: {line}")
-        self.update(at_once=True)
-
-    def stage(self, progress: Progress) -> None:
-        self._progress = progress
-        progress.running.on_change = self.update
-        self.update(at_once=True)
+    def changed(self) -> None:
+        self.update()
 
     def done(self, unit: Unit, records: list[RunRecord]) -> None:
-        self._lines += [f"{record.label} failed: {record.error}" for record in records if record.failed]
-        self._lines += [f"warning: {line}" for line in final_warnings(records)]
-        if self._progress and self._progress.stage == "search":
-            for label, value in self._progress.best.items():
-                self._best.setdefault(label, []).append((time.monotonic() - self._began, value))
+        super().done(unit, records)
+        if self.progress.stage == "search":
+            for label, value in self.progress.best.items():
+                self._curves.setdefault(label, []).append((time.monotonic() - self._began, value))
         self.update()
 
     def content(self) -> tuple[list[str], str]:
-        now = [summary(self._progress), *running_lines(self._progress.running)] if self._progress else []
-        return [*self._lines, *now], drawing(self._best, "seconds", f"best {self.metric} on valid")
+        # At its end, a stage is a line that was said.
+        going = self.running is not None and self.progress.done < self.progress.of
+        now = [self.summary(), *running_lines(self.progress.running)] if going else []
+        return [*self._lines, *now], drawing(self._curves, "seconds", f"best {self.metric} on valid")

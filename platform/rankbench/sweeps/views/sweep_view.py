@@ -35,12 +35,16 @@ class SweepView(LiveView):
         super().__init__(quiet)
         self.metric, self.on_accept = metric, on_accept
 
+    def say(self, line: str) -> None:
+        """Show a line that stays."""
+        err.print(line)
+
     def accept(self, plan: Plan, begun: Path | None) -> None:
         for line in left_out(plan.not_available):
             self.warn(f"{line}; a resumed sweep adds it once it is available")
         for note in plan.notes:
             if not self.quiet or note.startswith("warning:"):
-                err.print(f"  {note}" if not self.quiet else note)
+                self.say(f"  {note}" if not self.quiet else note)
         if self.quiet:
             return
         shown = self._live.is_started
@@ -52,10 +56,11 @@ class SweepView(LiveView):
     def planned(self, plan: Plan, folder: Path) -> None:
         if not self.quiet:
             searched = f"{plan.n_settings} settings in {plan.n_fits} fits" if plan.given is None else "nothing to search"
-            err.print(f"{plan.spec.name}: {searched} → {folder}")
+            here = Path.cwd()
+            self.say(f"{plan.spec.name}: {searched} → {folder.relative_to(here) if folder.is_relative_to(here) else folder}")
 
     def warn(self, line: str) -> None:
-        err.print(f"warning: {line}")
+        self.say(f"warning: {line}")
 
     def stage(self, progress: Progress) -> None:
         self.progress, self.running, self._printed_at = progress, progress.running, time.monotonic()
@@ -67,9 +72,9 @@ class SweepView(LiveView):
         if self.quiet:
             return
         for record in (each for each in records if each.failed):
-            err.print(f"failed: {record.error} ({record.label} on {record.dataset.name})")
+            self.say(f"failed: {record.error} ({record.label} on {record.dataset.name})")
         if not err.is_terminal and self.progress.done == self.progress.of:
-            err.print(summary(self.progress))
+            self.say(self.summary())
 
     def changed(self) -> None:
         if self.progress.done < self.progress.of:
