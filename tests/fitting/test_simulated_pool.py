@@ -69,7 +69,9 @@ TIMES = {
     # Of the make: to the node, twice 2 + 10 · 0.1 + 4, and back. Of the use: the same without work and copy.
     "overheads add up": (SLOW, [make("a", 0, 4.0, array=10.0)], (0.75 + 14 + 0.25) + (0.75 + 4 + 0.25)),
     "five parts take four threads as long as eight": ({"cores": 8}, [make("a", 0, 10.0, parts=5)], 10 * 2 / 5),
-    "all nodes share the disk": ({"disk": 2.0}, [make(node, node, disk=6.0) for node in range(2)], 6),
+    "files share the line of their node": (
+        {"cores": 2, "disk_on_wire": True}, [make("a", 0, disk=6.0), make("b", 0, disk=6.0)], 6 + 6
+    ),
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ The rules, each with the constant of `Hardware` that it takes:
   `overhead` processor-seconds, and `copied` per byte of an array that it changes or makes; then its cost: `rate` operations per
   second and processor, in parts, so that five parts on four processors take as long as eight; `pairs` counted per second.
 * Ray itself takes `background` of one processor of each node.
-* Reading and writing files takes the node's line if `disk_on_wire`, and all nodes together `disk` bytes per second.
+* Reading and writing files takes the node's line if `disk_on_wire`. Storage that is slower than the lines is not on the paper.
 * A node keeps arrays in `store` of its `memory`. Copies from other nodes make room for new arrays, the oldest first.
 
 Memory bandwidth that cores share, garbage collection, page faults and other jobs are not on the paper.
@@ -68,7 +68,6 @@ class Hardware:
     copied: float = 1.05e-9
     wire: float = 1.8e-9
     pairs: float = 5e8
-    disk: float = float("inf")
     disk_on_wire: bool = True
     store: float = 0.3  # of the memory, as Ray's default for its object store
 
@@ -112,7 +111,7 @@ class SimulatedPool:
         self.nodes = [Node(slots) for slots in self.slots]
         self.room = int(hardware.nodes * hardware.memory * hardware.store)
         self.now = self.flops = 0.0
-        self._now_event = self._disk_free = self._put = 0.0
+        self._now_event = self._put = 0.0
         self._numbers = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._known: list[int] = []
@@ -208,14 +207,9 @@ class SimulatedPool:
             lost, state.lost = state.lost / h.threads, 0.0
             seconds += lost
         seconds /= h.left
-        if cost.disk:
-            begins = self._now_event
-            self._disk_free = max(self._disk_free, begins) + cost.disk / h.disk
-            done = self._disk_free
-            if h.disk_on_wire:
-                state.out = max(state.out, begins) + cost.disk / h.bytes_per_second
-                done = max(done, state.out)
-            seconds += done - begins
+        if cost.disk and h.disk_on_wire:
+            state.out = max(state.out, self._now_event) + cost.disk / h.bytes_per_second
+            seconds += state.out - self._now_event
         return seconds
 
     def _hold(self, array: _Held, node: int) -> None:
