@@ -195,7 +195,7 @@ def test_the_defaults_are_measured_beside_the_best(environment, clock):
     searched = each.test().record.searched
     default, longest = each.race.candidates[0], max(other.seconds for other in each.race.candidates)
     assert searched.tried > 2 and default.seconds + 3 * STEP >= longest
-    fit = each._final(default.best)
+    fit = default.best.config.without_valid(default.best.iterations)
     (again,) = run(Job(each.job.card, (fit,), "train", "test", RULES.metrics), environment)
     assert searched.default["ndcg@10"] == pytest.approx(again.record.metrics["ndcg@10"].mean, rel=1e-9)
 

@@ -44,7 +44,6 @@ from rankbench.experiment.run import OnBegin, require_fold_in, run_stepwise
 from rankbench.experiment.watch import VALID_USERS, ValidationSet, ranked, valid_users
 from rankbench.fitting.checkpoints import Checkpoints
 from rankbench.fitting.drive import Row, Validation, result_of
-from rankbench.fitting.method import Iterative
 from rankbench.leaderboard.entrants import Entrant
 from rankbench.leaderboard.milestones import name_of
 from rankbench.leaderboard.saved import SavedRace, Tested
@@ -270,7 +269,7 @@ class Attempt:
     def _outcome(self, best: Best, ended: Ended) -> Outcome:
         reached, tested, default = self.reached, self._test(best), self.reached.default
         of_default = {name: each.mean for name, each in self._test(default).metrics.items()} if default else {}
-        chosen = self._final(best)
+        chosen = best.config.without_valid(best.iterations)
         record = replace(
             base_record(self.job, chosen, describe(self.dataset), self.started_at),
             params=self.entrant.given(chosen),
@@ -369,20 +368,12 @@ class Attempt:
         settings = (config,), self.X, self.rules.precision, self.rules.seed, execution
         return fit_stepwise(*settings, validation=validation, data=data)
 
-    def _final(self, best: Best) -> MethodConfig:
-        """The setting of a model, with the number of iterations that were best."""
-        spec = best.config.spec
-        if not isinstance(spec, Iterative):
-            return best.config
-        return self.entrant.config(self.entrant.given(best.config) | {spec.length: best.iterations, "patience": 0})
-
     def _fit_made_up(self, config: MethodConfig) -> None:
         rng = stream(0, "warm up")
         X, targets = (sp.csr_array((rng.random((WARM_USERS, WARM_ITEMS)) < 0.2).astype(np.float32)) for _ in range(2))
-        if isinstance(config.spec, Iterative):
-            config = self.entrant.config(self.entrant.given(config) | {config.spec.length: 1, "patience": 0})
+        short = config.without_valid(1)
         try:
-            fitted = result_of(fit_stepwise((config,), X, self.rules.precision, 0, self.execution))
+            fitted = result_of(fit_stepwise((short,), X, self.rules.precision, 0, self.execution))
         except RankbenchError:
             return  # the method needs more data than these; what it has compiled until then is compiled
         holdout = Holdout(np.arange(WARM_USERS, dtype=np.int32), X, targets)
