@@ -20,16 +20,22 @@ def unavailable() -> str | None:
 
 
 @contextmanager
-def memory_group(n_bytes: int) -> Iterator[list[str]]:
-    """Words to put before a command, which then has at most `n_bytes` of memory with all that it starts."""
-    group = MEMORY / f"rb-{os.getpid()}-{secrets.token_hex(2)}"
+def made(group: Path) -> Iterator[Path]:
+    """A group for the length of the block, after which its last process may still be ending."""
     group.mkdir()
     try:
-        (group / "memory.limit_in_bytes").write_text(str(n_bytes), encoding="ascii")
-        yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
+        yield group
     finally:
         until = time.monotonic() + 60
-        while group.exists() and time.monotonic() < until:  # its last process may still be ending
+        while group.exists() and time.monotonic() < until:
             with suppress(OSError):
                 group.rmdir()
             time.sleep(0.1)
+
+
+@contextmanager
+def memory_group(n_bytes: int) -> Iterator[list[str]]:
+    """Words to put before a command, which then has at most `n_bytes` of memory with all that it starts."""
+    with made(MEMORY / f"rb-{os.getpid()}-{secrets.token_hex(2)}") as group:
+        (group / "memory.limit_in_bytes").write_text(str(n_bytes), encoding="ascii")
+        yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import groups
 import psutil
 
 from rankbench.cluster.session import _ENVIRONMENT
@@ -150,7 +151,7 @@ def hosts(
             if gigabits:
                 _shape(made, host, gigabits)
             if grouped:
-                _group(stack, made, f"{prefix}-{host}")
+                made.groups.append(stack.enter_context(groups.made(GROUPS / f"{prefix}-{host}")))
             stack.callback(_end_children)  # what runs on a host ends before its namespace
             return host
 
@@ -193,22 +194,6 @@ def _shape(made: Hosts, host: int, gigabits: float) -> None:
         )
         if done.returncode:
             raise OSError(f"tc: {done.stderr.strip()}")
-
-
-def _group(stack: ExitStack, made: Hosts, name: str) -> None:
-    group = GROUPS / name
-    group.mkdir()
-    made.groups.append(group)
-
-    def remove() -> None:
-        until = time.monotonic() + 60
-        while time.monotonic() < until:  # its last process may still be ending
-            with suppress(OSError):
-                group.rmdir()
-                return
-            time.sleep(0.1)
-
-    stack.callback(remove)
 
 
 def _wait_for(made: Hosts, host: int, log: Path) -> None:
