@@ -64,26 +64,23 @@ class CrewedTrainer:
         self.team.close()
 
     def _call(self, method: str, *arguments: Any) -> Any:
+        behind = False
         for _ in range(TRIES):
             try:
+                if behind:
+                    self._catch_up()
                 return self.team.call(method, *arguments)
             except Lost as error:
-                reason = error
-                self._repeat()
+                reason, behind = error, True
         raise ClusterError(f"{LOST} ({reason}); --resume continues")
 
-    def _repeat(self) -> None:
-        """Bring workers to where the lost ones were."""
-        for _ in range(TRIES):
-            try:
-                # Workers that could not send their answer are those of before, which have trained the epochs already.
-                self.team.call(*(("begin",) if self.kept is None else ("restore", self.kept)))
-                for number, schedule in self.since:
-                    self.team.call("scheduled_epoch", number, schedule)
-                return
-            except Lost as error:
-                reason = error
-        raise ClusterError(f"{LOST} ({reason}); --resume continues")
+    def _catch_up(self) -> None:
+        """Bring workers to where the lost ones were. Those that could not send their answer have trained the epochs already,
+        and start again, too.
+        """
+        self.team.call(*(("begin",) if self.kept is None else ("restore", self.kept)))
+        for number, schedule in self.since:
+            self.team.call("scheduled_epoch", number, schedule)
 
 
 class Member(Trainer):
