@@ -161,6 +161,20 @@ def test_other_budgets_of_the_store_are_named(tmp_path, environment):
     assert not stored_board(ShowOptions(store=tmp_path, budget="30s"), environment).notes
 
 
+def test_a_dataset_whose_races_did_not_go_on_is_not_on_the_board_of_a_larger_budget(tmp_path):
+    store = Leaderboard(tmp_path)
+    over, more = {"ended": "exhausted"}, {"ended": "still gaining"}
+    for dataset in ("gone-on", "waiting", "all-over"):
+        store.add(entry(dataset, "ease", 0.2, **over))
+        store.add(entry(dataset, "sl", 0.3, **(over if dataset == "all-over" else more)))
+    store.add(entry("gone-on", "sl", 0.4, allowed="30s", budget=30.0, **more))
+    small, large = sorted(boards(BoardOptions(), store, {}), key=lambda each: each.seconds)
+    assert len(small.entries) == 6 and large.ranking.datasets == ("all-over", "gone-on") and not large.datasets_apart
+    # Of these methods, all races were over before.
+    (alone,) = boards(BoardOptions(methods=["ease"]), store, {}, "30s")
+    assert alone.ranking.datasets == ("all-over", "gone-on", "waiting")
+
+
 def test_budgets_are_compared_by_entries_of_one_kind(tmp_path):
     store = Leaderboard(tmp_path)
     for allowed, threads, by in (

@@ -117,7 +117,7 @@ def boards(
     others = sorted({each.allowed for each in chosen} - alike, key=seconds_of)
     left = f"Budgets whose entries all have other threads or were chosen by another metric are left out: {', '.join(others)}."
     for allowed in budgets:
-        if (of_budget := within(chosen, allowed)) and (budget or allowed not in others):
+        if (of_budget := _gone_on(chosen, allowed)) and (budget or allowed not in others):
             shown, notes = comparable(of_budget, kind)
             notes = (*notes, left) if others and not budget else notes
             data = {(each.dataset, each.fingerprint) for each in shown}
@@ -125,3 +125,13 @@ def boards(
             found.append(Board(tuple(shown), allowed, metric or shown[0].metric, notes, beside, declared, of))
     require(bool(found), f"{nothing} with a budget of {budgets[0]}")
     return sorted(found, key=lambda each: (-sum(of.metric == each.metric for of in each.entries), -each.seconds))
+
+
+def _gone_on(entries: Sequence[Result], allowed: str) -> list[Result]:
+    """The entries within a budget, without datasets on which races only wait to go on to it: methods whose races were over before
+    would be all that is ranked there.
+    """
+    found = within(entries, allowed)
+    there, races = {each.dataset for each in found if each.allowed == allowed}, {each.race for each in found}
+    waiting = {each.dataset for each in entries if each.race not in races} - there
+    return [each for each in found if each.dataset not in waiting]
