@@ -2,7 +2,7 @@
 
     python benchmarks/simplewiki_dump.py [--scale 1.0] [--seed 0] [--parse] [FOLDER]
 
-Writes simplewiki-20250101-{pagelinks,linktarget,page,redirect}.sql.gz to FOLDER (default: a temporary one, removed at the
+Writes simplewiki-20250101-{pagelinks,linktarget,page}.sql.gz to FOLDER (default: a temporary one, removed at the
 end). At scale 1: 270,000 articles, 110,000 redirects and 180,000 other pages, 1.56 million linked titles, 27.7 million links,
 power laws on both sides. `--parse` reads them through the reader and the encoder, in this process, and prints what it took;
 its peak of memory is meaningful for dumps that an earlier call wrote, which are read as they are.
@@ -26,7 +26,7 @@ from rankbench.data.interactions import PARTS, Encoder
 from rankbench.data.raw import RawFile
 from rankbench.data.readers import reader
 
-TABLES = ("pagelinks", "linktarget", "page", "redirect")
+TABLES = ("pagelinks", "linktarget", "page")
 ROWS_A_LINE = 50_000  # an INSERT of about a megabyte, as the real dumps have them
 
 HEAD = """/*M!999999\\- enable the sandbox mode */
@@ -61,13 +61,6 @@ COLUMNS = {
         "page_content_model varbinary(32)",
         "page_lang varbinary(35)",
     ],
-    "redirect": [
-        "rd_from int(8) unsigned",
-        "rd_namespace int(11)",
-        "rd_title varbinary(255)",
-        "rd_interwiki varbinary(32)",
-        "rd_fragment varbinary(255)",
-    ],
 }
 WORDS = """a an ar ba ber bo ca chi co da de den do el en er fo ga ge ha hi in ka la le li lo ma mi mo na ne ni no o on or pa
 per po ra re ri ro sa se sha si so st ta te ti to tra u va ve vi wa é ü ø 東 京 Ж _of_ _the_ _in_ , ( ) & - / 's"""
@@ -95,25 +88,24 @@ def main() -> None:
 
 
 def parse(folder: Path) -> None:
-    """The reader and the encoder on the dumps, timed, with and without the redirects resolved."""
-    for companions in (("linktarget", "page"), ("linktarget", "page", "redirect")):
-        start = time.perf_counter()
-        encoder = Encoder("simplewiki")
-        for table in reader("mediawiki-sql")(raw_file(folder, companions)):
-            encoder.add(table, PARTS.index("all"))
-        data = encoder.finish()
-        seconds = time.perf_counter() - start
-        print(
-            f"with {', '.join(companions)}: {len(data):,} links of {len(data.users):,} pages to {len(data.items):,} in "
-            f"{seconds:.1f} s, {len(data) / seconds:,.0f} links/s, peak memory so far {peak_gb():.2f} GB"
-        )
+    """The reader and the encoder on the dumps, timed."""
+    start = time.perf_counter()
+    encoder = Encoder("simplewiki")
+    for table in reader("mediawiki-sql")(raw_file(folder)):
+        encoder.add(table, PARTS.index("all"))
+    data = encoder.finish()
+    seconds = time.perf_counter() - start
+    print(
+        f"{len(data):,} links of {len(data.users):,} pages to {len(data.items):,} in {seconds:.1f} s, "
+        f"{len(data) / seconds:,.0f} links/s, peak memory {peak_gb():.2f} GB"
+    )
 
 
-def raw_file(folder: Path, companions: Sequence[str]) -> RawFile:
+def raw_file(folder: Path) -> RawFile:
     def one(table: str, **more) -> RawFile:
         return RawFile("all", path_of(folder, table), "", Read(format="mediawiki-sql"), "file", **more)
 
-    return one("pagelinks", companions={name: one(name) for name in companions})
+    return one("pagelinks", companions={name: one(name) for name in ("linktarget", "page")})
 
 
 def path_of(folder: Path, table: str) -> Path:
@@ -127,7 +119,7 @@ def peak_gb() -> float:
 
 
 def write_dumps(folder: Path, scale: float, seed: int) -> dict[str, int]:
-    """The four dumps, and how many rows each has; equal scale and seed, equal content."""
+    """The dumps, and how many rows each has; equal scale and seed, equal content."""
     rng = np.random.default_rng(seed)
     n_articles, n_redirects, n_other, n_missing = (round(scale * n) for n in (270_000, 110_000, 180_000, 1_000_000))
     n_pages, n_links = n_articles + n_redirects + n_other, round(scale * 28_000_000)  # before those drawn twice are united
@@ -136,16 +128,8 @@ def write_dumps(folder: Path, scale: float, seed: int) -> dict[str, int]:
     kind = rng.permutation(np.repeat([0, 1, 2], [n_articles, n_redirects, n_other]))  # article, redirect, other
     namespace = np.where(kind < 2, 0, rng.choice([1, 2, 3, 4, 10, 14], n_pages))
     titles = make_titles(n_pages + n_missing, rng)
-    page_titles = titles.slice(0, n_pages)
     n_rows = {}
-    n_rows["page"] = write_dump(folder, "page", page_rows(page_id, namespace, page_titles, kind == 1, rng))
-
-    articles, redirects = np.flatnonzero(kind == 0), np.flatnonzero(kind == 1)
-    leads_to = rng.choice(articles, len(redirects))
-    interwiki = np.where(rng.random(len(redirects)) < 0.01, "'w'", "''")
-    fragment = np.where(rng.random(len(redirects)) < 0.1, "'History'", "NULL")
-    redirect = [page_id[redirects], np.zeros_like(redirects), quoted(page_titles.take(pa.array(leads_to)))]
-    n_rows["redirect"] = write_dump(folder, "redirect", chunks([*redirect, interwiki, fragment]))
+    n_rows["page"] = write_dump(folder, "page", page_rows(page_id, namespace, titles.slice(0, n_pages), kind == 1, rng))
 
     # Every page is a linked title, and a million more have no page yet; their ids come in random order.
     title_id = rng.permutation(np.arange(1, len(titles) + 1))

@@ -157,7 +157,8 @@ def diversity(lists: Lists) -> np.ndarray:
     known = (lists.listed & (about.counts[lists.items] > 0)).sum(axis=1)
     cosines = (_squared_lengths(lists.items, about.columns.indptr, about.columns.indices, about.train.shape[0]) - known) / 2
     pairs = n * (n - 1) / 2
-    return np.where(pairs > 0, 1 - cosines / np.maximum(pairs, 1), 0.0)
+    # Columns that are equal, or have no user in common, would leave the range by a rounding.
+    return np.where(pairs > 0, np.clip(1 - cosines / np.maximum(pairs, 1), 0, 1), 0.0)
 
 
 @of_lists

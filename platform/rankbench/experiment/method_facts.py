@@ -118,7 +118,8 @@ def _values(field: dataclasses.Field[Any]) -> tuple[str, ...]:
     """Return the values that the type of a parameter allows, or those that the papers tried, and its default."""
     annotation, found = str(field.type), [] if field.default is None else [field.default]
     if literal := re.search(r"Literal\[(.*?)\]", annotation):
-        found += ast.literal_eval(f"({literal[1]},)")
+        with suppress(ValueError, SyntaxError):  # a plugin's, by the names of its values
+            found += ast.literal_eval(f"({literal[1]},)")
     elif annotation == "bool":
         found += [True, False]
     elif isinstance(values := field.metadata.get("values"), Choice):

@@ -223,7 +223,8 @@ class Board:
         n, fixed = len(self.paired), "all pairs"
         if self.declared:
             after = f" after {self.declared.after}" if self.declared.after else ""
-            fixed = f"the {len(self.declared.pairs)} comparisons fixed on {self.declared.fixed}{after}"
+            part = f"{n} of " if n < len(self.declared.pairs) else ""  # those of methods that are on this board
+            fixed = f"{part}the {len(self.declared.pairs)} comparisons fixed on {self.declared.fixed}{after}"
         # A few datasets can move the mean one way while the ranks of all others point the other way.
         clear = [each for each in self.paired if each.p_holm < LEVEL and each.difference * (each.better - each.worse) > 0]
         differ = sorted(clear, key=lambda each: (each.p_holm, each.method))
@@ -259,10 +260,12 @@ class Board:
             yield f"Agreement (τ) with the order by other metrics: {shown}."
 
     def _of_entries(self) -> Iterator[str]:
-        if races := Counter(each.ended for each in self.entries if each.ended):
+        # Of the methods that do not go on to a larger budget, a board has the races that were over before, and no others.
+        entries = [each for each in self.entries if each.entrant in self.ranking.methods]
+        if races := Counter(each.ended for each in entries if each.ended):
             shown = ", ".join(f"{races[name]} {name}" for name in ("settled", "exhausted", "still gaining") if races[name])
             yield f"Would more time help? {shown[0].upper()}{shown[1:]}."
-        gains = np.array([(gain, each.tried) for each in self.entries if (gain := each.gain(self.metric)) is not None])
+        gains = np.array([(gain, each.tried) for each in entries if (gain := each.gain(self.metric)) is not None])
         if len(gains):
             gain, tried = gains.T
             many = gain[tried >= SEARCHED]

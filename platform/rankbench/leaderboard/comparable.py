@@ -85,17 +85,23 @@ def value_of(entry: Result, metric: str) -> float | None:
 def ranking_of(results: Iterable[Result], metric: str, sources: Mapping[str, str] | None = None) -> MethodRanking:
     """The standings of entries with one budget. `sources`: those of datasets that are near-duplicates of others.
 
-    The table has no gaps. A dataset is left out if fewer than half as many methods were measured on it as on another one, or if
-    none has a result. Of the methods, those are left out that were not measured on all datasets that remain; `value_of` says
-    which were.
+    The table has no gaps. A dataset is left out if fewer than half as many methods were measured on it as on another one, or half
+    as large a share of those that have an entry there, or if none has a result. Of the methods, those are left out that were not
+    measured on all datasets that remain; `value_of` says which were.
     """
     table: dict[str, dict[str, float]] = {}
+    asked: Counter[str] = Counter()
     for each in results:
+        asked[each.dataset] += 1
         if (value := value_of(each, metric)) is not None:
             table.setdefault(each.dataset, {})[each.entrant] = value
     most = max(map(len, table.values()), default=0)
+    shares = {name: len(row) / asked[name] for name, row in table.items()}
+    largest = max(shares.values(), default=0.0)
     table = {
-        name: row for name, row in sorted(table.items()) if 2 * len(row) >= most and not all(map(math.isnan, row.values()))
+        name: row
+        for name, row in sorted(table.items())
+        if 2 * len(row) >= most and 2 * shares[name] >= largest and not all(map(math.isnan, row.values()))
     }
     everywhere = set.intersection(*(set(row) for row in table.values())) if table else set()
     methods = tuple(sorted(everywhere))

@@ -13,6 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ import scipy.sparse as sp
 
 from rankbench.core import threads
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, NumericalError, RankbenchError
+from rankbench.core.errors import ConfigError, NumericalError, RankbenchError, StorageError
 from rankbench.core.memory import memory_errors_are_clear
 from rankbench.core.plugins import guarded
 from rankbench.core.progress import Progress
@@ -261,7 +262,8 @@ class Attempt:
         outcome = self._outcome(best, ended) if best else Outcome(failure(self.job, self.job.configs[0], LATE))
         if self.saved.clock() <= self.job.milestone:  # one that has run for longer is kept
             if ended == "still gaining":
-                self.saved.write(self.race, self.curve, self.joules, [self.tested[each] for each in self._models()])
+                with suppress(StorageError):  # the result stands; without what is saved, a larger budget begins a new race
+                    self.saved.write(self.race, self.curve, self.joules, [self.tested[each] for each in self._models()])
             else:
                 self.saved.remove()
         return outcome

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rankbench.judge.over_datasets import Spread
+from rankbench.judge.printing import counted
 from rankbench.judge.ranking import MethodRanking
 from rankbench.reports.figure import GREY, Figure, Marks, Panel, Style, short, spans, styles
 
@@ -46,24 +47,27 @@ def mean_ranks(spread: Mapping[str, Spread], name: str) -> Figure | None:
     return Figure(name, caption, [panel]) if marks else None
 
 
-def quality_by_budget(boards: Sequence[tuple[float, MethodRanking]], metric: str, name: str) -> Figure | None:
-    """Show the share of the best value that methods reach on the mean dataset, for each budget of `boards` in seconds.
+def quality_by_budget(
+    of: MethodRanking, boards: Sequence[tuple[float, MethodRanking]], metric: str, name: str
+) -> Figure | None:
+    """Show the share of the best value that the methods of a ranking reach on its mean dataset, for each budget of `boards` in
+    seconds that all of its datasets have.
 
-    Returns None for fewer than two budgets.
+    Returns None for fewer than two such budgets.
     """
-    common = set.intersection(*(set(board.methods) for _, board in boards))
-    datasets = set.intersection(*(set(board.datasets) for _, board in boards))
-    if len(boards) < 2 or not common or not datasets:
+    boards = [(seconds, board) for seconds, board in boards if {*of.datasets} <= {*board.datasets}]
+    common = {*of.methods}.intersection(*(board.methods for _, board in boards))
+    if len(boards) < 2 or not common or not of.datasets:
         return None
-    every = sorted(datasets)
+    every = of.datasets
     best = np.max([np.nanmax(board.part(every, board.methods).values, axis=1) for _, board in boards], axis=0)
 
     def reached(board: MethodRanking, method: str) -> float:
         part = board.part(every, [method])
         return float(part.by_source(np.nan_to_num(part.values) / best[:, None]).mean())
 
-    last, seconds = boards[-1][1], [each for each, _ in boards]
-    chosen = [last.methods[i] for i in last.order if last.methods[i] in common][:LINES]
+    seconds = [each for each, _ in boards]
+    chosen = [of.methods[i] for i in of.order if of.methods[i] in common][:LINES]
     marks = []
     for method, style in styles(chosen).items():
         values = [reached(board, method) for _, board in boards]
@@ -71,7 +75,7 @@ def quality_by_budget(boards: Sequence[tuple[float, MethodRanking]], metric: str
         marks.append(Marks(seconds, values, style, tips=tips, name=method, width=1.5))
     about = "budget in seconds", f"{metric}, share of the best"
     panel = Panel("", *about, marks, size=(7.5, 4.2), log_x=spans(seconds), legend="lower right")
-    return Figure(name, "What the best methods reach with more time.", [panel])
+    return Figure(name, f"What the best methods reach with more time, on {counted(len(every), 'dataset')}.", [panel])
 
 
 def curves(lines: Mapping[str, Sequence[tuple[float, float]]], about: str, caption: str, name: str) -> Figure | None:

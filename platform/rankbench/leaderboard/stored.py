@@ -90,9 +90,10 @@ def boards(
 
     Raises ConfigError if there is nothing, or nothing of what is selected.
     """
-    folder = results.folder
+    folder, ended = results.folder, entries is not None  # what does not go on in a call that has ended will not
     if entries is None:
         entries = [*results.all(Result)]
+    every = [*entries]
     require(bool(entries), f"{folder}: no results; `rankbench leaderboard --budget 30s` measures some")
     budgets = [*{each.allowed for each in entries}]
     if budget is not None:
@@ -117,8 +118,14 @@ def boards(
     others = sorted({each.allowed for each in chosen} - alike, key=seconds_of)
     left = f"Budgets whose entries all have other threads or were chosen by another metric are left out: {', '.join(others)}."
     for allowed in budgets:
-        if (of_budget := _gone_on(chosen, allowed)) and (budget or allowed not in others):
+        of_budget = within(chosen, allowed)
+        if not ended:
+            waiting = _waiting(every, chosen, allowed)
+            of_budget = [each for each in of_budget if each.dataset not in waiting]
+        if of_budget and (budget or allowed not in others):
             shown, notes = comparable(of_budget, kind)
+            if behind := sorted({each.entrant for each in chosen} - {each.entrant for each in of_budget}):
+                notes = (*notes, f"Without an entry at {allowed}, and so not on this board: {in_words(behind, 'methods')}.")
             notes = (*notes, left) if others and not budget else notes
             data = {(each.dataset, each.fingerprint) for each in shown}
             beside = tuple(each for each in results.all(Foreign) if (each.dataset, each.fingerprint) in data)
@@ -127,11 +134,10 @@ def boards(
     return sorted(found, key=lambda each: (-sum(of.metric == each.metric for of in each.entries), -each.seconds))
 
 
-def _gone_on(entries: Sequence[Result], allowed: str) -> list[Result]:
-    """The entries within a budget, without datasets on which races only wait to go on to it: methods whose races were over before
-    would be all that is ranked there.
+def _waiting(every: Sequence[Result], chosen: Sequence[Result], allowed: str) -> set[str]:
+    """The datasets on which no race of `every` entry has gone on to a budget, and one of the chosen could: methods whose races
+    were over before would be all that is ranked there.
     """
-    found = within(entries, allowed)
-    there, races = {each.dataset for each in found if each.allowed == allowed}, {each.race for each in found}
-    waiting = {each.dataset for each in entries if each.race not in races} - there
-    return [each for each in found if each.dataset not in waiting]
+    races = {each.race for each in within(chosen, allowed)}
+    could = {each.dataset for each in chosen if each.race not in races and each.status != "failed"}
+    return could - {each.dataset for each in every if each.allowed == allowed}
