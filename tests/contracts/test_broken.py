@@ -18,7 +18,7 @@ from rankbench.core.errors import ConfigError
 from rankbench.core.params import Params, Range, param
 from rankbench.core.rng import stream
 from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, protocol, protocols
-from rankbench.data.readers import READERS, reads, user_lines
+from rankbench.data.readers import READERS, delimited, reads, user_lines
 from rankbench.evaluation.metrics import METRICS
 from rankbench.experiment.methods import registered
 from rankbench.fitting.checkpoints import State
@@ -328,8 +328,15 @@ def test_a_broken_reader(read, expected):
     assert any(name.startswith(expected) for name in failed(readers.CONTRACT, READERS))
 
 
-def test_a_sound_reader():
-    reads("broken", example=b"1 2 3\n4 5\n")(user_lines.read)
+@pytest.mark.parametrize(
+    ("read", "example", "options"),
+    [
+        (user_lines.read, b"1 2 3\n4 5\n", {}),
+        (delimited.read, b"0|1|2\n0|3|4\n", {"separator": "|", "header": False, "user": 1, "item": 2}),
+    ],
+)
+def test_a_sound_reader(read, example, options):
+    reads("broken", example=example, options=options)(lambda raw, **given: read(raw, **given))
     assert not failed(readers.CONTRACT, READERS)
 
 

@@ -27,6 +27,8 @@ def test_a_change_of_any_file_with_loops_gives_another_digest(package):
     assert plugins.sources_digest(package, mention=b"numba") == before
     (package / "a.py").write_text("import numba\nX = 2\n")
     assert plugins.sources_digest(package, mention=b"numba") != before
+    of_product = plugins.sources_digest(PACKAGE, mention=b"numba")
+    assert Path(compiler.numba.config.CACHE_DIR).name == f"loops-{of_product[:16]}"
 
 
 def test_loops_that_nobody_used_for_a_month_are_removed(tmp_path, monkeypatch):

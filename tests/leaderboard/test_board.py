@@ -158,7 +158,8 @@ def test_other_budgets_of_the_store_are_named(tmp_path, environment):
         store.add(replace(each, metrics={"ndcg@20": (0.1, None, None)}))
     shown = stored_board(ShowOptions(store=tmp_path), environment)
     assert shown.allowed == "10s" and shown.notes == ("Shown are entries to 10s; the option budget shows others: 1 to 30s.",)
-    assert not stored_board(ShowOptions(store=tmp_path, budget="30s"), environment).notes
+    (note,) = stored_board(ShowOptions(store=tmp_path, budget="30s"), environment).notes
+    assert note == "Without an entry at 30s, and so not on this board: sl."
 
 
 def test_a_dataset_whose_races_did_not_go_on_is_not_on_the_board_of_a_larger_budget(tmp_path):
@@ -170,9 +171,25 @@ def test_a_dataset_whose_races_did_not_go_on_is_not_on_the_board_of_a_larger_bud
     store.add(entry("gone-on", "sl", 0.4, allowed="30s", budget=30.0, **more))
     small, large = sorted(boards(BoardOptions(), store, {}), key=lambda each: each.seconds)
     assert len(small.entries) == 6 and large.ranking.datasets == ("all-over", "gone-on") and not large.datasets_apart
-    # Of these methods, all races were over before.
-    (alone,) = boards(BoardOptions(methods=["ease"]), store, {}, "30s")
-    assert alone.ranking.datasets == ("all-over", "gone-on", "waiting")
+    # Of these methods, all races were over before, and one of another method has gone on.
+    for methods in (["ease"], ["ease", "bpr"]):
+        store.add(entry("gone-on", "bpr", 0.1, **more))
+        (alone,) = boards(BoardOptions(methods=methods), store, {}, "30s")
+        assert alone.ranking.datasets == ("all-over", "gone-on", "waiting")
+    # In a call that has ended, what did not go on will not.
+    (ended,) = boards(
+        BoardOptions(), store, {}, "30s", entries=[entry("waiting", "ease", **over), entry("waiting", "sl", **more)]
+    )
+    assert {each.entrant for each in ended.entries} == {"ease"}
+
+
+def test_methods_that_cannot_be_measured_take_no_others_off_a_board_of_few():
+    over = {"allowed": "100s", "budget": 100.0}
+    few = [entry("usual", name, 0.1 * i, **over) for i, name in enumerate(("ease", "ials", "sl", "psl"), start=1)]
+    held_out = [entry("held-out", name, 0.1, **over) for name in ("ease", "ials")]
+    held_out += [entry("held-out", name, status="not applicable") for name in ("sl", "psl", "bsl", "bpr", "cml")]
+    board = Board((*few, *held_out), "100s", "ndcg@20")
+    assert len(board.ranking.methods) == 4 and board.datasets_apart == {"held-out": 2}
 
 
 def test_budgets_are_compared_by_entries_of_one_kind(tmp_path):

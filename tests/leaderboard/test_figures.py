@@ -40,9 +40,10 @@ def test_mean_ranks_have_their_intervals_and_the_best_is_the_first():
 
 def test_the_share_of_a_budget_is_of_the_best_value_at_any_budget_and_near_duplicates_count_once():
     small, large = ranking(ease=(0.2, 0.1, 0.4), sl=(0.1, 0.2, None)), ranking(ease=(0.2, 0.1, 0.4), sl=(0.4, 0.4, 0.5))
-    (panel,) = quality_by_budget([(10.0, small), (30.0, large)], "ndcg@20", "f").panels
+    other = ranking_of([entry("a", "ease", 0.9)], "ndcg@20", SOURCES)  # does not have all of the datasets
+    (panel,) = quality_by_budget(large, [(10.0, small), (30.0, large), (100.0, other)], "ndcg@20", "f").panels
     drawn = {mark.name: mark for mark in panel.marks}
     assert list(drawn) == ["sl", "ease"] and all(list(mark.x) == [10.0, 30.0] for mark in drawn.values())
     assert drawn["sl"].y == pytest.approx([(0.25 / 2 + 0.5 / 2 + 0) / 2, 1])
     assert drawn["ease"].y == pytest.approx([(0.5 / 2 + 0.25 / 2 + 0.8) / 2] * 2)
-    assert quality_by_budget([(10.0, small)], "ndcg@20", "f") is None
+    assert quality_by_budget(small, [(10.0, small)], "ndcg@20", "f") is None

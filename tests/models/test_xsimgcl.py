@@ -78,6 +78,7 @@ def test_vectors_contrast_and_gradients_are_the_dense_ones(monkeypatch, noise, n
     (own + sum((w * side).sum() for w, side in zip(weights, found, strict=True))).backward()
     (wanted + sum((w * side).sum() for w, side in zip(weights, expected, strict=True))).backward()
     torch.testing.assert_close([encoder.users.grad, encoder.items.grad], [side.grad for side in start])
+    assert torch.equal(torch.cat(encoder()), torch.cat(found)) == (noise == 0)  # each pass draws its own
 
 
 def test_some_nodes_have_the_vectors_and_gradients_that_they_have_among_all(monkeypatch):

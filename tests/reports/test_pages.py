@@ -143,7 +143,7 @@ def test_the_first_table_has_a_line_a_row_and_marks_the_best(report):
 
 def test_every_kind_of_block_and_cell_has_its_markup():
     body = [
-        [Best("2"), Second("1"), Link("a", "a/report"), State("not run")],
+        [Best("2"), Second("1"), Link("a", "a/report"), State("not distinguishable at 0.05")],
         ["< 0.001", "not run", "b", ""],
         ["3", "4", "5", "z"],
     ]
@@ -153,7 +153,8 @@ def test_every_kind_of_block_and_cell_has_its_markup():
     page = Reader(text)
     assert page.wrong == [] and page.open == []
     for part in (
-        "<b>2</b>", "<u>1</u>", '<a href="a/report.html">a</a>', '<span class="state not-run">not run</span>',
+        "<b>2</b>", "<u>1</u>", '<a href="a/report.html">a</a>',
+        '<span class="state not-distinguishable">not distinguishable at 0.05</span>',
         "plain <code>code</code>", "<li>two</li>", "<dt>fact</dt><dd>1 of 2</dd>", "<h3>caption</h3>", "&lt; 0.001",
         "<title>two</title>", "<figcaption>A caption</figcaption>",
     ):  # fmt: skip

@@ -160,7 +160,7 @@ def _announce(todo: Agenda, options: LeaderboardOptions) -> None:
     for name, why in plan.not_available.items():
         err.print(f"not available: {name} ({why})", style="dim")
     slots = max(1, available_cpus() // options.threads)
-    hours = "" if options.address else f", at most {clock(sum(each.seconds for each in left) / slots)}, {slots} at once"
+    hours = "" if options.address else f", about {clock(sum(each.seconds for each in left) / slots)}, {slots} at once"
     err.print(f"{len(left)} entries left{hours}; {plan.done} are stored", highlight=False)
     for folder in dict.fromkeys(each.results.folder for each in left):
         if private and folder == private.folder:
@@ -192,7 +192,7 @@ class _View:
         ]  # fmt: skip
         done, left = (sum(each.budget - before(each.budget) for each in entries) for entries in (self.results, self.left))
         seconds = (time.monotonic() - self.begun) / done * left
-        self._say(f"{len(self.left)} left, at most {clock(seconds)}  {_outcome(result)}")
+        self._say(f"{len(self.left)} left, about {clock(seconds)}  {_outcome(result)}")
 
     def skipped(self, entry: Entry) -> None:
         self.others.append(entry)

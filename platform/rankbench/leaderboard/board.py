@@ -243,7 +243,7 @@ class Board:
         for each in self.trait_tests:
             if each.p_holm < LEVEL:
                 sign = 1 if each.rho > 0 else -1
-                better, worse = (each.group, each.against)[::sign]
+                better, worse = map(self._group, (each.group, each.against)[::sign])
                 shown = (
                     f"The larger the trait {each.trait!r} of a dataset, the better {better} in comparison with {worse}: "
                     f"Spearman's correlation {abs(each.rho):.2f}, p {p_text(each.p_holm, '= ')} with Holm's correction."
@@ -254,6 +254,12 @@ class Board:
                         f"{counted(each.complete, 'source')} where every method of both groups has one."
                     )
                 yield shown
+
+    def _group(self, name: str) -> str:
+        """The name of a group of methods that was fixed beforehand, with those that this board does not have."""
+        assert self.declared is not None, "groups are declared"
+        missing = [each for each in self.declared.groups[name] if each not in self.ranking.methods]
+        return f"{name} (without {in_words(missing, 'methods')})" if missing else name
 
     def _of_other_metrics(self) -> Iterator[str]:
         if shown := ", ".join(f"{name} {tau:.2f}" for name, tau in self.by_other_metrics.items()):

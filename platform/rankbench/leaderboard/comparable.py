@@ -85,9 +85,9 @@ def value_of(entry: Result, metric: str) -> float | None:
 def ranking_of(results: Iterable[Result], metric: str, sources: Mapping[str, str] | None = None) -> MethodRanking:
     """The standings of entries with one budget. `sources`: those of datasets that are near-duplicates of others.
 
-    The table has no gaps. A dataset is left out if fewer than half as many methods were measured on it as on another one, or half
-    as large a share of those that have an entry there, or if none has a result. Of the methods, those are left out that were not
-    measured on all datasets that remain; `value_of` says which were.
+    The table has no gaps. A dataset is left out if fewer than half as many methods were measured on it as on another one, or a
+    share less than half as large of those that have an entry there, or if none has a result. Of the methods, those are left out
+    that were not measured on all datasets that remain; `value_of` says which were.
     """
     table: dict[str, dict[str, float]] = {}
     asked: Counter[str] = Counter()

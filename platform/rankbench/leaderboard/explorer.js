@@ -20,6 +20,7 @@
   const size = ({ interactions }) => (interactions < 2e5 ? "below 200,000 interactions" : interactions < 1e6 ? "200,000 to 1 million" : "above 1 million");
   const density = (each) => (each.density < 0.002 ? "below 0.2 %" : each.density < 0.01 ? "0.2 to 1 %" : "above 1 %");
   const distinct = (values) => [...new Set(values)].sort();
+  const joined = (processors) => (processors ?? []).join(" and ") || "not known";
   const all = "all";
   const controls = {
     metric: ["metric", data.metrics],
@@ -28,7 +29,7 @@
     split: ["split", [all, ...distinct(data.datasets.map((each) => each.split))]],
     size: ["size of the data", [all, ...distinct(data.datasets.map(size)).sort((a, b) => "b2a".indexOf(a[0]) - "b2a".indexOf(b[0]))]],
     density: ["density", [all, ...distinct(data.datasets.map(density)).sort((a, b) => "b0a".indexOf(a[0]) - "b0a".indexOf(b[0]))]],
-    processor: ["processor", [all, ...distinct(data.datasets.map((each) => each.processor))]],
+    processor: ["processor", [all, ...distinct(data.datasets.flatMap((each) => Object.values(each.processors).map(joined)))]],
     family: ["family of methods", [all, ...distinct(data.methods.flatMap((each) => each.families))]],
   };
   const wanted = new URLSearchParams(location.hash.slice(1)), state = {};
@@ -47,15 +48,19 @@
 
   const selected = () => data.datasets.map((each, i) => [each, i]).filter(([each]) =>
     (state.split === all || each.split === state.split) && (state.size === all || size(each) === state.size)
-    && (state.density === all || density(each) === state.density) && (state.processor === all || each.processor === state.processor));
+    && (state.density === all || density(each) === state.density) && (state.processor === all || joined(each.processors[state.budget]) === state.processor));
 
   function standings() {
     const values = data[state.variant][state.budget][state.metric], other = data.default[state.budget][state.metric];
-    // A dataset counts if half as many methods were run on it as on another one; a method, if it was run on all that count.
+    // A dataset counts if half as many methods were run on it as on another one, with this budget and with any; a method, if it
+    // was run on all that count.
     const families = data.methods.map((each, m) => [each, m]).filter(([each]) => state.family === all || each.families.includes(state.family));
-    const run = (d) => families.filter(([, m]) => values[d][m] !== null).length;
-    const most = Math.max(0, ...selected().map(([, d]) => run(d)));
-    const counting = selected().filter(([, d]) => 2 * run(d) >= most && families.some(([, m]) => values[d][m] > 0));
+    const run = (d, budgets) => families.filter(([, m]) => budgets.some((budget) => data[state.variant][budget][state.metric][d][m] !== null)).length;
+    const half = (budgets) => {
+      const most = Math.max(0, ...selected().map(([, d]) => run(d, budgets)));
+      return ([, d]) => 2 * run(d, budgets) >= most;
+    };
+    const counting = selected().filter(half([state.budget])).filter(half(data.budgets)).filter(([, d]) => families.some(([, m]) => values[d][m] > 0));
     const methods = families.filter(([, m]) => counting.length && counting.every(([, d]) => values[d][m] !== null));
     const datasets = counting.filter(([, d]) => methods.some(([, m]) => values[d][m] > 0)); // the others' results are left out
     const table = datasets.map(([each, d]) => {
@@ -114,12 +119,13 @@
     return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
   }
 
-  // Quality over seconds: at each budget the mean share of the best value that any method has at any of them.
+  // Quality over seconds: at each budget that all of the datasets have, the mean share of the best value at any of these.
   function drawCurves({ rows, used: shown }) {
     const sources = distinct(shown.map(([each]) => each.source));
-    const values_of = (d) => data.budgets.flatMap((budget) => data.tuned[budget][state.metric][d].map((value) => value ?? 0));
+    const budgets = data.budgets.filter((budget) => shown.every(([, d]) => data.tuned[budget][state.metric][d].some((value) => value !== null)));
+    const values_of = (d) => budgets.flatMap((budget) => data.tuned[budget][state.metric][d].map((value) => value ?? 0));
     const best = Object.fromEntries(shown.map(([, d]) => [d, Math.max(...values_of(d))]));
-    const curve = ({ m }) => data.budgets.flatMap((budget) => {
+    const curve = ({ m }) => budgets.flatMap((budget) => {
       const of = (d) => data[state.variant][budget][state.metric][d][m];
       const known = shown.filter(([, d]) => of(d) !== null && best[d] > 0);
       if (known.length < shown.filter(([, d]) => best[d] > 0).length || !known.length) return [];
@@ -127,7 +133,7 @@
       return [[parseFloat(budget), mean(groups.map((each) => mean(each.map(([, d]) => Math.max(of(d), 0) / best[d]))))]];
     });
     const lines = rows.map((each, place) => ({ ...each, place, points: curve(each) })).filter((each) => each.points.length);
-    const values = lines.flatMap((each) => each.points.map(([, y]) => y)), seconds = data.budgets.map(parseFloat);
+    const values = lines.flatMap((each) => each.points.map(([, y]) => y)), seconds = budgets.map(parseFloat);
     if (!values.length) return make("p", {}, selected().length ? "No method was measured on all of these datasets." : "There are no such datasets.");
     const narrow = root.clientWidth < 600, wide = narrow ? 400 : 760, high = 330, left = 44, right = narrow ? 134 : 180, top = 12, bottom = 40;
     const low = Math.max(0, Math.floor(10 * Math.min(...lines.slice(0, 20).flatMap((each) => each.points.map(([, y]) => y)))) / 10 - 0.05);
@@ -158,7 +164,7 @@
     }
     const clipped = values.some((value) => value < low) ? " Lines at the lower edge lie below it." : "";
     return make("figure", {}, svg, make("figcaption", {},
-      `Mean share of the best value that any method has at any budget. In colour: the first methods of the table below; grey: all others.${clipped}`));
+      `Mean share of the best value that any method has at any of these budgets. In colour: the first methods of the table below; grey: all others.${clipped}`));
   }
 
   // Screen readers say the sentence when it changes, and not the table.
@@ -169,7 +175,7 @@
     const named = (names) => (names.length > 12 ? [...names.slice(0, 11), `${names.length - 11} others`] : names).join(", ");
     const leftOut = found.leftOut.length ? ` Not measured on all of these datasets, and left out: ${named(found.leftOut)}.` : "";
     const apart = found.apart.length ? ` Not part of this ranking, because most methods were not measured there, or none of these has a result: ${named(found.apart)}.` : "";
-    const processors = distinct(found.used.flatMap(([each]) => each.processors));
+    const processors = distinct(found.used.flatMap(([each]) => each.processors[state.budget] ?? []));
     const unequal = processors.length > 1 ? ` Seconds are those of different processors: ${processors.join("; ")}.` : "";
     const among = state.family === all ? "" : " Ranks and shares in the table are among these methods.";
     const spread = ["There are no such datasets.", "One source of data has no intervals."][found.sources] ?? "Brackets: 95 % intervals by resampling the sources.";

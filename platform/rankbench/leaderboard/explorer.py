@@ -36,7 +36,10 @@ def explorer(
     datasets, methods = sorted({each.dataset for each in entries}), sorted({each.entrant for each in entries})
     metrics = [name for name in dict.fromkeys((metric, *METRICS)) if any(name in each.metrics for each in entries)]
     traits = {each.dataset: each.traits for each in entries if each.traits}
-    cpus = {name: {each.cpu for each in entries if each.dataset == name and each.cpu} for name in datasets}
+    cpus: dict[str, dict[str, set[str]]] = {name: {} for name in datasets}
+    for allowed, found in boards.items():
+        for each in found:
+            cpus[each.dataset].setdefault(allowed, set()).update(filter(None, [each.cpu]))
     about: dict[str, Any] = {
         "metrics": metrics,
         "budgets": sorted(boards, key=seconds_of),
@@ -61,7 +64,9 @@ def explorer(
     return Interactive("explorer", text, _asset("explorer.js"), _asset("explorer.css"))
 
 
-def _dataset(name: str, traits: Mapping[str, float], cpus: set[str], collection: Mapping[str, Member]) -> dict[str, Any]:
+def _dataset(
+    name: str, traits: Mapping[str, float], cpus: Mapping[str, set[str]], collection: Mapping[str, Member]
+) -> dict[str, Any]:
     member = collection.get(name)
     return {
         "name": name,
@@ -69,8 +74,7 @@ def _dataset(name: str, traits: Mapping[str, float], cpus: set[str], collection:
         "source": member.source if member else own_source(name),
         "interactions": int(traits.get("interactions", 0)),
         "density": _rounded(traits.get("density", 0.0)),
-        "processors": sorted(cpus),
-        "processor": " and ".join(sorted(cpus)) or "not known",
+        "processors": {allowed: sorted(of_budget) for allowed, of_budget in cpus.items()},
     }
 
 

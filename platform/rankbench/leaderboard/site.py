@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from rankbench.core.spreadsheet import inert
 from rankbench.experiment.job import configure
 from rankbench.judge.compare import compare
 from rankbench.judge.over_datasets import rank_agreement
-from rankbench.judge.printing import estimate, in_words, interval
+from rankbench.judge.printing import counted, estimate, in_words, interval
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import Member
 from rankbench.leaderboard.explorer import explorer
@@ -69,14 +69,20 @@ def write_site(
     site = Site(folder)
     for board in boards:
         site.write(_stem_of(board, boards), board_page(board, boards, families, collection))
-    datasets = {each.dataset: board for board in reversed(boards) for each in board.entries}
-    for number, (dataset, board) in enumerate(sorted(datasets.items()), start=1):
-        site.write(f"dataset-{dataset}", _dataset_page(dataset, board, results))
-        on_page("comparing methods on each dataset", number, len(datasets))
+    pages = {
+        _of_dataset(dataset, board, boards): (dataset, board) for board in reversed(boards) for dataset in board.by_dataset
+    }
+    for number, (name, (dataset, board)) in enumerate(sorted(pages.items()), start=1):
+        others = [Link(of.allowed, other) for other, (shown, of) in pages.items() if shown == dataset and other != name]
+        site.write(name, _dataset_page(dataset, board, results, others))
+        on_page("comparing methods on each dataset", number, len(pages))
     for method in sorted({each.entrant for board in boards for each in board.entries}):
         site.write(f"method-{method}", _method_page(method, boards))
-    entries = {id(each): each for board in boards for each in board.entries}  # a race that is over stands on several boards
-    return [*site.files, write_text(folder / "entries.csv", _csv([*entries.values()]))]
+    stands: dict[int, tuple[Result, list[str]]] = {}  # a race that is over stands on several boards
+    for board in sorted(boards, key=lambda each: each.seconds):
+        for each in board.entries:
+            stands.setdefault(id(each), (each, []))[1].append(board.allowed)
+    return [*site.files, write_text(folder / "entries.csv", _csv([*stands.values()]))]
 
 
 def write_summary(path: Path, boards: Sequence[Board], families: Families) -> list[Path]:
@@ -124,7 +130,8 @@ def board_page(
     else:
         timed = [(each.seconds, each.ranking) for each in sorted(boards, key=lambda each: each.seconds)]
         standings = [
-            quality_by_budget(timed, metric, f"{figures}-quality"), shares_of_best(ranking, metric, f"{figures}-values"),
+            quality_by_budget(ranking, timed, metric, f"{figures}-quality"),
+            shares_of_best(ranking, metric, f"{figures}-values"),
             mean_ranks(board.spread, f"{figures}-ranks"), _standings_grid(board, families),
         ]  # fmt: skip
     findings = board.findings()
@@ -132,8 +139,8 @@ def board_page(
     for title, lines in {"What the tests say": findings[3:], "What to know": board.caveats()}.items():
         sections += [Section(title, (Items(tuple(lines)),))] if lines else []
     if len(boards) > 1:
-        sections.append(Section("Budgets", (_budgets_grid(board, boards),)))
-    sections.append(Section("Datasets", (_datasets_grid(board),)))
+        sections.append(Section("Budgets", (_budgets_grid(board, boards), *_of_other_processors(board, boards))))
+    sections.append(Section("Datasets", (_datasets_grid(board, boards),)))
     shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
     spent = sum(
         each.threads * each.seconds.get("all", each.budget if each.status == "over budget" else 0) for each in board.entries
@@ -162,29 +169,47 @@ def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
         best = [standing.method for standing in each.standings[:3]]
         name = each.allowed if each is board else Link(each.allowed, _stem_of(each, boards))
         tau = None if each is board else rank_agreement(each.ranking, board.ranking)
-        agrees = f"{tau.mean:.2f} ({interval(tau.low, tau.high, '.2f')})" if tau and tau.low is not None else ""
-        body.append([name, str(len(each.entries)), ", ".join(best), agrees])
-    return Grid(["budget", "entries", "best mean ranks", f"τ of the order with that of {board.allowed}"], body)
+        both = [len({*getattr(each.ranking, of)} & {*getattr(board.ranking, of)}) for of in ("methods", "datasets")]
+        on = f"{both[0]} methods on {counted(both[1], 'dataset')}"
+        agrees = f"{tau.mean:.2f} ({interval(tau.low, tau.high, '.2f')}), {on}" if tau and tau.low is not None else ""
+        size = str(len(each.ranking.methods)), str(len(each.ranking.datasets))
+        body.append([name, *size, str(len(each.entries)), ", ".join(best), agrees])
+    header = ["budget", "methods", "datasets", "entries", "best mean ranks", f"τ of the order with that of {board.allowed}"]
+    return Grid(header, body)
+
+
+def _of_other_processors(board: Board, boards: Sequence[Board]) -> Iterator[Text]:
+    """On which datasets the processors of two budgets differ."""
+    names = {
+        name for each in boards for name, cpus in each.processors.items() if {*board.processors.get(name, cpus)} != {*cpus}
+    }
+    if names:
+        yield Text(
+            f"On {in_words(sorted(names), 'datasets')}, races to one budget had another processor than those to another one: "
+            "what differs between these budgets is not of time alone."
+        )
 
 
 def _standings_grid(board: Board, families: Families) -> Grid:
     header, body = board.columns
-    rows = [[_link("method", name), *cells, ", ".join(families.get(name, ()))] for name, *cells in body]
+    rows = [[_method(name), *cells, ", ".join(families.get(name, ()))] for name, *cells in body]
     return Grid([*header, "families"], rows)
 
 
-def _datasets_grid(board: Board) -> Grid:
+def _datasets_grid(board: Board, boards: Sequence[Board]) -> Grid:
     several = len({cpu for cpus in board.processors.values() for cpu in cpus}) > 1
     body = []
     for dataset in (*board.ranking.datasets, *board.datasets_apart):
         seconds = max(each.budget for each in board.by_dataset[dataset])
         leaders = [f"{each.entrant} {each.metrics[board.metric][0]:.4f}" for each in board.ranked(dataset)[:3]]
         leaders += [""] * (3 - len(leaders))
-        body.append([_link("dataset", dataset), f"{seconds:g}", *leaders, *["; ".join(board.processors[dataset])] * several])
+        page = Link(dataset, _of_dataset(dataset, board, boards))
+        body.append([page, f"{seconds:g}", *leaders, *["; ".join(board.processors[dataset])] * several])
     return Grid(["dataset", "seconds", "first", "second", "third", *["processor"] * several], body)
 
 
-def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
+def _dataset_page(dataset: str, board: Board, results: Leaderboard, others: Sequence[Link]) -> Page:
+    """The page of a dataset at a board's budget. `others`: its pages at other budgets."""
     ranked, several = board.ranked(dataset), len(board.processors[dataset]) > 1
     tested = ties(ranked, board.metric, results)
     names = [name for name in ranked[0].metrics if name.endswith(("@20", "@10"))] if ranked else []
@@ -194,7 +219,7 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
         value, leads = _value(each, board.metric), each.metrics[board.metric][0] == ranked[0].metrics[board.metric][0]
         body.append(
             [
-                _link("method", each.entrant), Best(value) if leads else value, State(tie) if tie else "",
+                _method(each.entrant), Best(value) if leads else value, State(tie) if tie else "",
                 *[_value(each, name, False) for name in names if name != board.metric],
                 *_of_default(each, board.metric), str(each.tried), each.ended,
                 f"{each.seconds.get('all', 0):.1f}", f"{each.seconds.get('fit', 0):.2f}", f"{each.peak_memory_gb:.1f}",
@@ -223,9 +248,9 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
         sections.append(Section("Foreign lists", (Text(FOREIGN), Grid(header, rows))))
     lost = [each for each in board.by_dataset[dataset] if not each.finished]
     if lost:
-        rows = [[_link("method", each.entrant), each.status, each.reason] for each in lost]
+        rows = [[_method(each.entrant), each.status, each.reason] for each in lost]
         sections.append(Section("Without a result", (Grid(["method", "status", "reason"], rows),)))
-    rows = [[_link("method", each.entrant), command(each)] for each in ranked]
+    rows = [[_method(each.entrant), command(each)] for each in ranked]
     sections.append(
         Section(
             "Repeat",
@@ -235,6 +260,8 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard) -> Page:
             ),
         )
     )
+    if others:
+        sections.append(Section("Other budgets", (Grid(["budget"], [[each] for each in others]),)))
     facts = ("budget", board.allowed), *_processors(board.by_dataset[dataset])
     return Page(f"Leaderboard: {dataset}", (), tuple(sections), facts)
 
@@ -282,7 +309,8 @@ def _method_page(method: str, boards: Sequence[Board]) -> Page:
         for each in sorted(entries, key=lambda each: each.dataset):
             settings = ", ".join(f"{name}={value}" for name, value in each.params.items())
             body.append(
-                [_link("dataset", each.dataset), _place(each, board), _value(each, board.metric), settings or each.reason,
+                [Link(each.dataset, _of_dataset(each.dataset, board, boards)), _place(each, board),
+                 _value(each, board.metric), settings or each.reason,
                  *[each.cpu] * several, command(each) if each.finished else ""]
             )  # fmt: skip
         if entries:
@@ -329,28 +357,38 @@ def _of_default(result: Result, metric: str) -> tuple[str, str]:
     return ("", "") if gain is None else (f"{result.default[metric]:.4f}", f"{100 * gain:+.1f} %")
 
 
-def _link(kind: str, name: str) -> Link:
-    return Link(name, f"{kind}-{name}")
+def _method(name: str) -> Link:
+    return Link(name, f"method-{name}")
 
 
 def _stem_of(board: Board, boards: Sequence[Board]) -> str:
     return "index" if board is boards[0] else f"budget-{board.allowed}"
 
 
-def _csv(entries: Sequence[Result]) -> str:
-    """All entries, a line each, with a column per metric. Text that a spreadsheet would run as a formula is made inert."""
+def _of_dataset(dataset: str, board: Board, boards: Sequence[Board]) -> str:
+    """The page of a dataset at a board's budget. One page has the first board with the dataset, and smaller budgets lead there;
+    a larger one has a page of its own.
+    """
+    first = next(each for each in boards if dataset in each.by_dataset)
+    return f"dataset-{dataset}" + (f"-{board.allowed}" if board.seconds > first.seconds else "")
+
+
+def _csv(stands: Sequence[tuple[Result, Sequence[str]]]) -> str:
+    """All entries, a line each, with the boards on which they stand and a column per metric. Text that a spreadsheet would run
+    as a formula is made inert.
+    """
     import pandas as pd
 
-    metrics = list(dict.fromkeys(name for each in entries for name in each.metrics))
-    of_defaults = list(dict.fromkeys(name for each in entries for name in each.default))
+    metrics = list(dict.fromkeys(name for each, _ in stands for name in each.metrics))
+    of_defaults = list(dict.fromkeys(name for each, _ in stands for name in each.default))
     rows = [
         {"method": inert(each.entrant), "dataset": inert(each.dataset), "budget": inert(each.allowed)}
-        | {"budget_seconds": each.budget, "status": inert(each.status)}
+        | {"budget_seconds": each.budget, "boards": inert(" ".join(on)), "status": inert(each.status)}
         | {"threads": each.threads, "chosen by": inert(each.metric)}
         | {inert(name): each.metrics[name][0] if name in each.metrics else "" for name in metrics}
         | {"seconds": each.seconds.get("all", ""), "processor": inert(each.cpu), "tried": each.tried, "ended": each.ended}
         | {inert(f"default {name}"): each.default.get(name, "") for name in of_defaults}
         | {"params": json.dumps(each.params, sort_keys=True)}
-        for each in entries
+        for each, on in stands
     ]
     return pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n")

@@ -69,8 +69,8 @@ def _cell(cell: str) -> Markup:
             return Markup("<u>{}</u>").format(text)
         case Link():
             return Markup('<a href="{}.html">{}</a>').format(cell.stem, text)
-        case State():
-            return Markup('<span class="state {}">{}</span>').format(cell.replace(" ", "-"), text)
+        case State():  # its colour is of the verdict, without the level of a test
+            return Markup('<span class="state {}">{}</span>').format(cell.partition(" at ")[0].replace(" ", "-"), text)
         case Addresses():
             return Markup(", ").join(
                 Markup('<a href="{}" rel="noopener noreferrer">{}</a>').format(address, name)
