@@ -1,4 +1,4 @@
-# The image of kuberay.yaml: Ray's own with rankbench and its extras but `energy`, in the versions that CI tests.
+# The image of kuberay.yaml: Ray's own with rankbench and its extras `all` and `postgres`, in the versions that CI tests.
 #
 #   docker build -t REGISTRY/rankbench:0.2.0 .
 #   docker build -t REGISTRY/rankbench:0.2.0-gpu --build-arg BASE=rayproject/ray:2.60.0-py311-gpu .

@@ -33,6 +33,8 @@ FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 def place(mutant: dict[str, Any], tree: Path) -> tuple[Path, str] | str:
     """Return the file of a mutant in `tree` and its content with the change, or why it cannot be made."""
     file, old, new = (mutant[name] for name in ("file", "old", "new"))
+    if missing := [test for test in mutant["tests"] if not (tree / test).exists()]:
+        return f"there is no {missing[0]}"
     text = (tree / file).read_text(encoding="utf-8") if (tree / file).is_file() else ""
     if text.count(old) == 1:
         return Path(file), text.replace(old, new)
@@ -49,11 +51,8 @@ class Copy:
     def run(self, mutant: dict[str, Any], number: int) -> dict[str, Any]:
         """Return what happened to a mutant: its `state`, the test that failed, and the seconds of its tests."""
         made = place(mutant, self.tree)
-        tests = [test for test in mutant["tests"] if (self.tree / test).exists()]
-        for test in sorted({*mutant["tests"]} - {*tests}):
-            print(f"  {mutant['id']}: this tree has no {test}", file=sys.stderr)
-        if isinstance(made, str) or not tests:
-            return {"state": "invalid", "why": made if tests else "this tree has none of its tests"}
+        if isinstance(made, str):
+            return {"state": "invalid", "why": made}
         (path, text), kernels = made, self.kernels
         target = self.folder / path
         target.write_text(text, encoding="utf-8")
@@ -61,7 +60,7 @@ class Copy:
         if "njit" in text:  # Numba does not see that a function which it inlined was changed in another file
             kernels = self.kernels.with_name(f"kernels-{number}")
         start = time.perf_counter()
-        for test in tests:  # one after another, because pytest would sort a file into the folder that follows it
+        for test in mutant["tests"]:  # one after another, because pytest would sort a file into the folder that follows it
             output, code = self.tests(test, kernels)
             if code not in PASSED:
                 break

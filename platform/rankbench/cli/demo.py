@@ -1,4 +1,4 @@
-"""rankbench demo: a sweep over methods of every family on the built-in data."""
+"""rankbench demo: a sweep over methods of nine families on the built-in data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = """Example:
 
 
 def demo(json: Json = False) -> None:
-    """Sweep methods of every family on built-in data. The sweep runs on Ray Tune and is recorded in MLflow."""
+    """Sweep 18 methods of nine families on built-in data. The sweep runs on Ray Tune and is recorded in MLflow."""
     sweep(CommandOptions(experiment=Path("demo.yaml")), json=json)
     if not json:
         steps = {
