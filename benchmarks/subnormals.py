@@ -43,14 +43,14 @@ TASKS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("methods", nargs="*", choices=[*TASKS, []], default=list(TASKS))
+    parser.add_argument("methods", nargs="*", choices=[*TASKS, []], default=[])
     parser.add_argument("--dataset", default="amazon-beauty")
     parser.add_argument("--epochs", type=int, default=15, help="epochs before the first that counts")
     parser.add_argument("--rounds", type=int, default=4, help="epochs that count")
     given = parser.parse_args()
     X = load(given.dataset, Environment.from_env()).split.train
     print(describe_environment())
-    for method in given.methods:
+    for method in given.methods or TASKS:
         compare(X, method, given.epochs, given.rounds)
 
 

@@ -162,7 +162,7 @@ def measure(title: str, n: int, nodes, folder: Path, kill_in: str) -> np.ndarray
     print(
         f"{title}: n={n:,} nodes={len(nodes.raylets)} alive={alive} tile={tile:,} "
         f"fit_s={fitted - start:.1f} rank_s={ranked - fitted:.1f} "
-        f"tasks={flow.n_tasks:,} beyond_work_ms={1000 * idle:.1f} read_gb={flow.n_read * 4 * tile**2 / 1e9:.1f} "
+        f"tasks={flow.n_tasks:,} beyond_work_ms={1000 * idle:.1f} "
         f"idle_gb={memory.first / 1e9:.2f} peak_gb={memory.most / 1e9:.2f}",
         flush=True,
     )

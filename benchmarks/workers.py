@@ -59,21 +59,21 @@ def main() -> None:
 
         class Timed(Member):
             def epoch(self, number: int) -> dict:
-                trainer, sizes, losses = self.trainer, [], []
-                read, step = type(trainer.learner).rows, type(trainer)._step
+                sizes, losses = [], []
+                read, step = type(self.learner).rows, type(self)._step
 
                 def rows(users, items, *more):
                     sizes.append(X_ITEMS if items is None else len(items))
-                    return read(trainer.learner, users, items, *more)
+                    return read(self.learner, users, items, *more)
 
                 def spied(batch, factor):
-                    losses.append(step(trainer, batch, factor))
+                    losses.append(step(self, batch, factor))
                     return losses[-1]
 
-                trainer.learner.rows, trainer._step = rows, spied
+                self.learner.rows, self._step = rows, spied
                 self.ready()  # all workers begin together
                 wire, counted, began, busy = bytes_sent(""), self.exchange.sent, time.perf_counter(), time.process_time()
-                trainer.epoch(number, 1.0)
+                super().epoch(number, 1.0)
                 seconds, busy = time.perf_counter() - began, time.process_time() - busy
                 wire, counted = bytes_sent("") - wire, self.exchange.sent - counted
                 import torch

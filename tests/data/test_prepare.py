@@ -216,6 +216,7 @@ def test_batches_of_whole_seconds_and_finer_times_have_one_unit():
         ([], 0, ""),
         (["i1 ", " i1", "i1\u3000"], 3, "' i1' and 'i1'"),
         (["caf\u00e9", "cafe\u0301", "i2 "], 2, r"'cafe\u0301' and 'caf\xe9'"),
+        (["7", "007", "7.0", "70", "0"], 2, "'007' and '7'"),
         ([" x y", "x  y", "I1", "i01"], 0, ""),  # a blank within an id, and a capital, are not nothing
     ],
 )
@@ -224,7 +225,7 @@ def test_ids_that_differ_only_by_blanks_or_unicode_form_are_said(more, n, exampl
     data = load(write(CARD, {"raw.csv": csv(rows)}), environment)
     assert data.counts.get("alike_item_ids", 0) == n and "alike_user_ids" not in data.counts
     assert data.counts["items"] == 5 + len(more)
-    said = f"toy: {n} item ids equal another one but for blanks or Unicode form, such as "
+    said = f"toy: {n} item ids equal another one but for blanks, zeros of a number or Unicode form, such as "
     assert [each.startswith(said) for each in caplog.messages] == [True] * bool(n)
     assert example in caplog.text
 

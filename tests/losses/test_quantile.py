@@ -66,6 +66,18 @@ def test_draws_from_all_items_have_the_same_expectation(q):
     assert total == pytest.approx(whole, abs=1e-12) and slope == pytest.approx(state.beta.grad.item(), abs=1e-12)
 
 
+def test_items_that_are_never_drawn_are_among_those_below_the_threshold():
+    """As items without interactions with sampler=popularity; the last item has the lowest score."""
+    q, slope = [0.3, 0.2, 0.2, 0.2, 0.1], 0.0
+    for pair in product(range(5), range(5)):
+        logq, state = tensor([[q[j] for j in pair]]).log(), table()
+        state.own_loss(replace(user_c(list(pair)), logq=logq, own_drawn=True)).backward()
+        slope += q[pair[0]] * q[pair[1]] * state.beta.grad.item()
+    state = table()
+    state.own_loss(user_c(OTHERS)).backward()
+    assert slope == pytest.approx(state.beta.grad.item(), abs=1e-12)
+
+
 @pytest.mark.parametrize("left_out", [False, True])
 def test_learns_from_all_items_whether_or_not_the_own_ones_are_among_the_others(left_out):
     """Two rows of a user with the scores C, and one of a user with the opposite ones, whose only item is 4."""

@@ -56,6 +56,18 @@ def test_a_node_that_joins_is_used_and_a_trial_larger_than_the_rest_of_a_cluster
     assert Dispatch([Machine(1, 2 * GB)]).choose([Request(WIDE, 1.0)], now=0.0) == 0
 
 
+def test_a_trial_that_no_living_node_can_take_holds_no_other_back():
+    small = Machine(1, 2 * GB)
+    dispatch, large = Dispatch([small]), Request(Needs(1, 8 * GB), 1.0)
+    assert dispatch.choose([large, Request(SMALL, 1.0)], now=0.0) == 1
+    dispatch.start("a", Request(SMALL, 1.0), now=0.0)
+    assert dispatch.choose([large], now=0.0) is None
+    dispatch.end("a")
+    assert dispatch.choose([large], now=2.0) == 0  # Ray waits for a machine, and says so
+    dispatch.start("large", large, now=2.0)
+    assert dispatch.choose([Request(SMALL, 1.0)], now=2.0) == 0
+
+
 def test_a_trial_that_runs_longer_than_estimated_no_longer_holds_the_others_back():
     dispatch = Dispatch([NODE] * 4)
     for name, cpus, seconds in (("a", 4, 10.0), ("b", 2, 20.0), ("c", 4, 30.0)):

@@ -115,10 +115,10 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
     with claimed_run(record.id, environment) as attempt:
         outcome = Outcome(record, per_user_table(ids, columns))
         folder, *_ = write(outcome, attempt, True, environment)  # one of before is of the same lists, measured in the same way
-    if board and line:
-        board.add(line)
     if stored is not None:
         put_into(stored, record, folder, environment)
+    if board and line:
+        board.add(line)
     if problem := record.interval_warning():
         err.print(f"warning: {problem}")
     if labels:

@@ -10,6 +10,7 @@ from rankbench.data.prepare import Dataset
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.schema.stored_sweep import StoredSweep, find_sweep, read_sweep
 from rankbench.sweeps.comparisons import comparisons
+from rankbench.sweeps.reuse import checksums
 from rankbench.sweeps.store import SweepStore
 from rankbench.tracking.record import RunRecord
 
@@ -34,6 +35,10 @@ def sweep_for(name: str, dataset: Dataset, on: str, environment: Environment) ->
     require(
         finals[0].fingerprint == dataset.fingerprint,
         f"{sweep}: its {dataset.name} has fingerprint {finals[0].fingerprint}, and this one {dataset.fingerprint}",
+    )
+    require(
+        checksums(finals[0].sources) == checksums(dataset.sources),
+        f"{sweep}: its {dataset.name} is of other files, which may name users differently; use the files of the sweep",
     )
     return stored, MetricSet(comparisons(stored).metrics)
 

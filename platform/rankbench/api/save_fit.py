@@ -12,6 +12,7 @@ from rankbench.api.register import register
 from rankbench.core.display import setting_text
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, require
+from rankbench.core.extras import require_extra
 from rankbench.core.files import require_writable
 from rankbench.experiment.fitted_model import PARTS, Model
 from rankbench.experiment.job import MethodConfig, configure
@@ -72,6 +73,7 @@ def save_fit(options: ModelOptions, planned: PlannedFit | None, environment: Env
     to, name = options.to, options.register
     if name is not None:  # a wrong name, address or tag is refused before the fit
         checked_model_name(name, "--register")
+        require_extra("tracking", "--register")
         labels = Labels.from_env("rankbench fit")
         tracking_uri(environment)
     require_writable(to)

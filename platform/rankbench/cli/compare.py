@@ -48,7 +48,7 @@ def compare(
 ) -> None:
     """Compare runs on the same data by paired tests. Each run is compared with the best one, with Holm's correction."""
     from rankbench.judge.compare import compare as compare_values
-    from rankbench.judge.compare import sample_of
+    from rankbench.judge.compare import other_names, sample_of
     from rankbench.tracking.record import read_per_user, read_record
 
     require(len(runs) >= 2, f"compare needs at least two runs, got {len(runs)}")
@@ -69,9 +69,8 @@ def compare(
     for label, folder in zip(labels, folders, strict=True):
         samples[label] = sample_of(read_per_user(folder), metric, folder.name)
     dataset = records[0].dataset.name
-    users = [set(each.users.tolist()) for each in samples.values()]
-    problem = "the runs have equal interactions of different users, so the files of their data name users differently"
-    require(all(each == users[0] for each in users), f"{problem}; fit them again on the files of one of them")
+    problem = other_names(samples)
+    require(not problem, problem)
     comparison = compare_values(samples, dataset=dataset, metric=metric, baseline=reference, seed=seed)
     if json:
         rows = [

@@ -67,7 +67,7 @@ def show_price(request: SweepRequest, plan: Plan, begun: Path | None, ask: bool)
 
 def can_ask(words: Collection[bool]) -> bool:
     """Whether somebody can answer a question: input and messages are a terminal, and none of `words` forbids it."""
-    return sys.stdin.isatty() and err.is_terminal and not any(words)
+    return sys.stdin is not None and sys.stdin.isatty() and err.is_terminal and not any(words)
 
 
 def _confirm(question: str) -> None:

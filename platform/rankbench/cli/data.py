@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -218,7 +219,7 @@ def import_(
     if "value" in recognised.columns:
         out.print(ALL_VALUES, style="yellow")
     out.print(f"{recognised.n_rows:,} rows in the first block; {card} is written")
-    shown = card if card.parent != Path() else f"./{card}"
+    shown = shlex.quote(str(card if card.parent != Path() else f"./{card}"))
     out.print(f"try      {program()} run {shown} ease\ninspect  {program()} data describe {shown}")
 
 

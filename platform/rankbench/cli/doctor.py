@@ -9,7 +9,7 @@ import typer
 
 from rankbench.cli.console import Json, out, print_json, print_table
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, require
 from rankbench.judge.printing import counted
 
 EXAMPLES = """Examples:
@@ -29,6 +29,7 @@ def doctor(
     from rankbench.cluster.session import host_and_port
 
     if address:
+        require(not cluster, f"--cluster starts a local one, and --address {address} names another; leave one of them out")
         host_and_port(address)
     environment = Environment.from_env()
     results = list(doctor.checks(environment))

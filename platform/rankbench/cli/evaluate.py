@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from rankbench.cli.arguments import Plugin, RunName, Tags
 from rankbench.cli.console import Json, out, print_json
 from rankbench.core.environment import Environment
@@ -42,4 +44,4 @@ def evaluate(
     show_data(made.record)
     out.print(f"record {made.folder}")
     if options.sweep is not None:
-        out.print(f"table  rankbench report {options.sweep}")
+        out.print(f"table  rankbench report {shlex.quote(str(options.sweep))}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from rankbench.cli.arguments import Plugin
 from rankbench.cli.console import Json, out, print_json, program
 from rankbench.core.environment import Environment
@@ -49,7 +51,8 @@ def fit(*, options: ModelOptions, json: Json = False, plugin: Plugin = None) -> 
     out.print(f"fitted on {PARTS[model.fit_on]}: {saved.why}")
     if saved.row:
         out.print(saved.row)
-    out.print(f"next: {program()} recommend {options.to} --user {model.first_known_user}")
+    words = shlex.join(["recommend", str(options.to), "--user", str(model.first_known_user)])  # an id may be anything
+    out.print(f"next: {program()} {words}")
     if registered is not None:
         from rankbench.cli.tracking import show_registered
 

@@ -47,6 +47,7 @@ def study(
 
     if name is None:
         require(to is None, f"--out {to}: give the NAME of a study, too")
+        require(not seed, f"--seed {seed}: give the NAME of a study, too")
         _list(registered(), json)
         return
     chosen = registered().get(name)

@@ -55,8 +55,12 @@ class FolderAttempt:
                 with suppress(FileExistsError, FileNotFoundError):
                     handle = os.open(folder / f"{number:06d}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
                     break
-            with os.fdopen(handle, "wb") as file:
-                file.write(_about())
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(_about())
+            except BaseException:  # as on a full disk: an attempt that was not made must not end the one that runs
+                (folder / f"{number:06d}").unlink(missing_ok=True)
+                raise
         attempt = cls(folder, number, what)
         for target in targets:
             attempt._disarm(target)

@@ -104,7 +104,9 @@ def _warn_of_alike_ids(data: Interactions, source: str) -> dict[str, int]:
         if n:
             counts[f"alike_{name}_ids"] = n
             log.warning(
-                "%s: %s", source, f"{n:,} {name} ids equal another one but for blanks or Unicode form, such as {example}"
+                "%s: %s",
+                source,
+                f"{n:,} {name} ids equal another one but for blanks, zeros of a number or Unicode form, such as {example}",
             )
     return counts
 

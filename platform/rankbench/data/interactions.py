@@ -162,10 +162,13 @@ def as_integers(ids: pa.Array) -> pa.Array:
 
 
 def alike_ids(ids: pa.Array) -> tuple[int, str]:
-    """How many ids equal another one but for blanks around them or the form of their Unicode, and two that do."""
+    """How many ids equal another one but for blanks around them, zeros that do not change a number, as in 007 and 7.0, or the
+    form of their Unicode, and two that do.
+    """
     if not pa.types.is_string(ids.type):
         return 0, ""
     plain = pc.utf8_normalize(pc.utf8_trim_whitespace(ids), "NFC")
+    plain = pc.replace_substring_regex(plain, r"^0*([0-9]+)(\.0+)?$", r"\1")
     near = pc.is_in(plain, plain.filter(pc.not_equal(plain, ids)))  # most often none
     plain, ids = plain.filter(near), ids.filter(near)
     groups = plain.value_counts()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import time
 from collections.abc import Callable, Generator
@@ -13,7 +14,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from rankbench.core.errors import NumericalError
+from rankbench.core.errors import NumericalError, StorageError
 from rankbench.fitting.checkpoints import Checkpoints, State, part_of, prefixed
 from rankbench.fitting.recommenders import Recommender
 from rankbench.fitting.step import Step, Steps
@@ -22,6 +23,7 @@ from rankbench.fitting.stopping import Stopping
 Row = dict[str, float]  # of a curve: iteration, seconds, loss, and valid and other metrics if they were measured
 Ending = Literal["last iteration", "converged", "patience"]
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,10 @@ def drive(
             while (wanted := (yield course.curve)) is not None:
                 wanted.save(course.state(step.state()))
             if checkpoints and checkpoints.due():
-                checkpoints.save(course.state(step.state()))
+                try:
+                    checkpoints.save(course.state(step.state()))
+                except StorageError as error:  # as on a full disk, which is no fault of the fit
+                    log.warning("%s; the fit goes on without a checkpoint", error)
             paused += time.perf_counter() - resumed_at
         if watched and course.valid is None and course.curve:  # converged between two evaluations
             resumed_at = time.perf_counter()

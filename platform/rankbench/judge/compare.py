@@ -289,6 +289,19 @@ def user_means(samples: Sequence[UserValues | tuple[np.ndarray, np.ndarray]]) ->
     return UserValues(users, mean([each.values for each in given]), mean(weights) if len(weights) == len(given) else None)
 
 
+def other_names(samples: Mapping[str, UserValues]) -> str:
+    """Why the values of two samples cannot be of the same users; empty if they can. Of equal data, those who are measured are
+    the same, or with `cold_users: drop` some of them: the models that were fitted on less know fewer.
+    """
+    users = {name: {*each.users.tolist()} for name, each in samples.items()}
+    most = max(users, key=lambda name: len(users[name]))
+    other = next((name for name in users if not users[name] <= users[most]), None)
+    if other is None:
+        return ""
+    why = "have equal interactions of different users, so the files of their data name users differently"
+    return f"{most} and {other} {why}; fit them again on the files of one of them"
+
+
 def _aligned(samples: Mapping[str, UserValues]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, int]:
     """Return the users common to all samples, their values (m, n_models), their weights if the metric has some, and the number
     of users not in all samples.
@@ -303,6 +316,8 @@ def _aligned(samples: Mapping[str, UserValues]) -> tuple[np.ndarray, np.ndarray,
         users, left_out, weights = ids[0], 0, first.weights
         columns = [each.values for each in samples.values()]
     else:
+        if problem := other_names(samples):
+            raise DataError(problem)
         users = reduce(np.intersect1d, ids)
         left_out = len(reduce(np.union1d, ids)) - len(users)
         columns = [_pick(users, each.users, each.values) for each in samples.values()]

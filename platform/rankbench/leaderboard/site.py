@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, DataError
 from rankbench.core.files import write_text
 from rankbench.core.spreadsheet import inert
 from rankbench.experiment.job import configure
@@ -281,7 +281,10 @@ def ties(ranked: Sequence[Result], metric: str, results: Leaderboard) -> Ties | 
     samples = {each.entrant: users for each in best if (users := results.users_of(each, metric)) is not None}
     if len(samples) < len(best):
         return None
-    tests = compare(samples, metric=metric)
+    try:
+        tests = compare(samples, metric=metric)
+    except DataError:  # the tables are of data whose files name users differently
+        return None
     verdicts = {pair.model: pair.verdict for pair in tests.pairs if pair.against == tests.best}
     worse = tuple(name for name, verdict in verdicts.items() if verdict == "worse")
     equal = tuple(name for name in verdicts if name not in worse)

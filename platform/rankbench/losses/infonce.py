@@ -9,6 +9,8 @@ $$\ell(u, i) = -\frac{y_{ui}}{t} + \lambda \log \sum_j e^{y_{uj}/t}$$ (mine-plus
 $$\ell(u, i) = \frac{1}{n} \sum_j (y_{uj} - y_{ui})$$ (mean-difference)
 
 paper y → `s.pos` (B,), `s.neg` (B, n), cosines; t → `tau`; λ → `lam`.
+Of all items (sampler = uniform-all, or objective = catalogue), the sum has the positive once more: InfoNCE tends to log 2, and
+not to 0, as the positive leaves the others behind.
 MINE omits the constant factor 1/n of its expectation. It can be negative, and its gradient by the positive never vanishes.
 By Jensen's inequality the logarithm of a mean of exponentials is at least the mean, so MINE with temperature 1 is at least
 log n plus the mean difference. The gradient of the latter by an item does not depend on its score: no negative is harder than

@@ -84,7 +84,10 @@ class Thresholds(LossState):
         weight = _weights(s)
         own = weight.shape[1] > 1  # of each item, not of the row
         hinges, total, above = s.sampled.above(beta, weight if own else None)
-        count = weight.sum(dim=1) if own else s.sampled.n
+        count: Tensor | float = s.sampled.n
+        if own:
+            # The sum of the weights estimates the number of the items that can be drawn, and N is known.
+            total, count = total + (weight.sum(dim=1) - s.n_items) * beta, s.n_items
         value, slope = hinges - self.share * total, self.share * count - above
         return (value, slope) if own else (weight[:, 0] * value, weight[:, 0] * slope)
 

@@ -34,6 +34,7 @@ from rankbench.losses.spec import NoParams, Scores, loss
 
 JOURNAL = "Pu et al., arXiv 2025"
 BECAUSE = "its optimum lies far outside the range of a cosine"
+MEAN = "its mean is that over all items"
 UNBOUNDED = "scores of positives outside them would have no bound"
 rg_loss = partial(loss, similarity="dot", only_because=BECAUSE, among_all=UNBOUNDED, families=("rg",))
 
@@ -69,6 +70,7 @@ def rgx(s: Scores, p: NoParams) -> Tensor:
 @rg_loss(
     "rg2-sampled-sgd",
     sampler="uniform-all",
+    only_uniform=MEAN,
     title="RG² by SGD, with its mean over sampled items",
     source="Pu et al., ICML 2024",
 )
@@ -79,6 +81,7 @@ def rg2_sampled(s: Scores, p: NoParams) -> Tensor:
 @rg_loss(
     "rgx-sampled-sgd",
     sampler="uniform-all",
+    only_uniform=MEAN,
     title="RG× by SGD, with its mean and variance over sampled items",
     source=JOURNAL,
 )

@@ -10,6 +10,7 @@ $$\begin{aligned} \textsf{program:} \quad & S = \tilde A E_l, \quad H = f(S W_1 
 `ngcf_form` chooses between them. f is LeakyReLU with slope 0.2, and $\hat A = D^{-1/2} A D^{-1/2}$. The published numbers are
 those of the program, whose $\tilde A$ is $(D + I)^{-1} (A + I)$ with adjacency = self, $D^{-1} A$ with mean, and
 $D^{-1} A + I$ with mean-and-self; W and b start by Xavier's rule.
+Differs from the program: no nodes are dropped, and training does not start from the tables of an MF; init = ials is near.
 paper L → `n_layers`; message dropout → `message_dropout`; the decay of final vectors → decay = batch-negatives
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 from rankbench.core.data_notes import data_notes
 from rankbench.judge.printing import listed
 from rankbench.reports.rows import ReportRow
-from rankbench.schema.experiment import ExperimentSpec, NotRun
+from rankbench.schema.experiment import ArmSpec, ExperimentSpec, NotRun
 from rankbench.tracking.record import DatasetInfo, RunRecord, about_cold_users
 
 
@@ -93,6 +93,11 @@ def run_deviations(experiment: ExperimentSpec, rows: Sequence[ReportRow], finals
     return tuple(lines)
 
 
+def stated_protocol(experiment: ExperimentSpec, arm: ArmSpec) -> dict[str, Any]:
+    """The parameters with which the paper trains an arm, as far as it says so."""
+    return {name: value for name, value in (experiment.protocol.params | arm.protocol).items() if value is not None}
+
+
 def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[ReportRow]) -> list[str]:
     """Return how the runs differ from the `protocol` of the experiment: one sentence per parameter and pair of values."""
     protocol, arms = experiment.protocol, {arm.label: arm for arm in experiment.arms}
@@ -100,7 +105,7 @@ def protocol_deviations(experiment: ExperimentSpec, measured: Sequence[ReportRow
     settings = []
     for row in rows:
         arm = arms[row.arm]
-        wanted = protocol.params | arm.protocol
+        wanted = stated_protocol(experiment, arm)
         # The final fit of a search has the number of epochs that was best, and not the stated one.
         values = row.params | {name: value for name, value in arm.fixed.items() if name in row.params}
         could = {

@@ -50,7 +50,10 @@ def row_command(about: SweepFile, record: RunRecord, searched: RunRecord | None,
 
 def _plugins(about: SweepFile) -> list[str]:
     """Return the plugins of the command and of the experiment file, whose files are relative to it."""
-    words = shlex.split(about.command or "")
+    try:
+        words = shlex.split(about.command or "")
+    except ValueError:  # a file that somebody has edited
+        words = []
     given = [file for option, file in pairwise(words) if option == "--plugin"]
     folder = Path(words[2]).parent if len(words) > 2 else Path()
     return given + [str(folder / name) if name.endswith(".py") else name for name in about.experiment.plugins]

@@ -256,7 +256,8 @@ def frame_of(table: Table) -> pd.DataFrame:
         line |= {"rank_seconds": row.seconds.get("rank"), "peak_memory_gb": row.peak_memory_gb or None}
         line |= {} if row.joules is None else {"joules": row.joules}
         rows.append(line | {"state": row.missing or "measured"})
-    frame = pd.DataFrame(rows)
+    columns = None if rows else ["dataset", "model", "method", *table.metrics, "setting", "state"]
+    frame = pd.DataFrame(rows, columns=columns)
     sparse = [name for name in frame if name.endswith((" published", " std")) and frame[name].isna().all()]
     return frame.drop(columns=sparse)
 

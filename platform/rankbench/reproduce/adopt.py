@@ -29,7 +29,8 @@ def adopt(fits: Iterable[RequiredFit], evidence: Evidence, environment: Environm
     added = 0
     for fit in missing:
         alike = records.get((fit.card.name, fit.config.method, fit.part, fit.seed, fit.dtype), ())
-        if record := next((each for each in alike if _same(each, fit, environment)), None):
+        same = (each for each in alike if _same(each, fit, environment))
+        if record := max(same, key=lambda each: each.started_at, default=None):
             evidence.add(stored_fit(record, fit.config, fit.card_key, idle=False, metrics=fit.metrics))
             added += 1
     return added

@@ -206,7 +206,8 @@ def reproduce(
                 require_shared(environment)
             budgeted = BudgetedRun(plan.evidence, environment, cluster, *how)
             if options.alone:
-                outcome.complete = run_alone(plan.named_rows, plan.studies, budgeted)
+                named = [each for each in plan.studies if not options.rows or each.simulation.study in options.rows]
+                outcome.complete = run_alone(plan.named_rows, named, budgeted)
             else:
                 cpus = None if options.address else cluster.cpus
                 for study in plan.studies:

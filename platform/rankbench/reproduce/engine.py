@@ -19,7 +19,7 @@ from rankbench.ledger.claims import Claims
 from rankbench.reproduce.evidence import Evidence, records_folder, stored_fit
 from rankbench.reproduce.mlflow_tags import beside_published
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit
-from rankbench.reproduce.schedule import Task, fresh, in_time, next_batch, slots
+from rankbench.reproduce.schedule import Task, fresh, in_time, measurement_of, next_batch, slots
 from rankbench.reproduce.search import Done, search
 from rankbench.reproduce.simulations import StudyTable, simulate
 from rankbench.reproduce.timing import alone_folder, keep_seconds, time_alone, untimed
@@ -219,6 +219,12 @@ def _fit(batch: Sequence[Task], budgeted: BudgetedRun) -> None:
 
     planned, spec = [task.unit for task in batch if task.unit], batch[0].fits[0].rows[0].table.spec
     store = SweepStore(records_folder(budgeted.environment).parent)
+    for run_id, (task, fit) in wanted.items():
+        # A record of before that measurement must not take its place, and one without values of users cannot be tested.
+        record, known = find_record(folder := store.records / run_id), measurement_of(fit, budgeted.evidence)
+        older = record and known and record.started_at < known.started_at
+        if task.stage == "again" and record and (older or not (folder / "per_user.parquet").is_file()):
+            shutil.rmtree(folder)
     _run(planned, spec, store, done, lambda record: wanted[record.id][1].rows if record.id in wanted else (), budgeted)
 
 

@@ -12,6 +12,7 @@ from rankbench.judge.printing import percent
 from rankbench.reports.figure import Figure, Marks, Panel, Style, spans, styles
 from rankbench.reproduce.agreement import measurements
 from rankbench.reproduce.evidence import Evidence
+from rankbench.reproduce.ledger_records import StoredFit, TrainingCurve
 from rankbench.reproduce.required_fits import ORIGINS, Origin, PaperRow
 
 LIMIT = 0.2  # relative differences beyond it are drawn at the edge
@@ -72,7 +73,10 @@ def curves_figure(name: str, rows: Sequence[PaperRow], evidence: Evidence) -> Fi
     metric = next((metric for metric in metrics if any(curve.metric == metric for *_, curve in drawn)), None)
     if metric is None:
         return None
-    lines = {_line_name(row, origin): (row, fit, curve) for row, origin, fit, curve in drawn if curve.metric == metric}
+    lines: dict[str, tuple[PaperRow, StoredFit, TrainingCurve]] = {}
+    for row, origin, fit, curve in drawn:
+        if curve.metric == metric:  # of a row that was measured at several settings, the first one, which the counts are of
+            lines.setdefault(_line_name(row, origin), (row, fit, curve))
     looks, panels = styles(lines), []
     for axis, x_label in enumerate(("epochs", "training seconds without evaluation")):
         marks = []

@@ -324,8 +324,7 @@ def _deviations(rows: Sequence[PaperRow], evidence: Evidence) -> list[str]:
     measured = []
     for row in rows:
         found = measurements(row, evidence)
-        wanted = row.table.spec.protocol.params | row.arm.protocol
         for each in found:
             label = f"{row.arm.label} ({each.origin})" if len(found) > 1 else row.arm.label
-            measured.append((label, wanted, each.fits[0].params))
+            measured.append((label, row.protocol, each.fits[0].params))
     return differing_params(measured)

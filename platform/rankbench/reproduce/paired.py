@@ -36,7 +36,7 @@ def check_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence
     """
     folders, tested = run_folders(environment), 0
     for table, dataset in _on_datasets(tables, set(datasets)):
-        for claim in table.spec.claims:
+        for claim in (each for each in table.spec.claims if each.of(dataset)):
             fits = {label: measured_fits(table, dataset, label, evidence) for label in (*claim.better, *claim.than)}
             here = _comparable(claim, _with_users(fits, folders))
             card = table.card_key(dataset)
@@ -106,8 +106,11 @@ def check_neighbours(
 
 
 def run_folders(environment: Environment) -> dict[str, Path]:
-    """Return the folders of the runs of this machine, by their stamps; records that cannot be read are left out."""
-    return {stamp(folder.name, record.started_at): folder for folder, record in stored_runs(environment)}
+    """Return the folders of the runs of this machine that have their values per user, by their stamps; records that cannot be
+    read are left out.
+    """
+    runs = (each for each in stored_runs(environment) if (each[0] / "per_user.parquet").is_file())
+    return {stamp(folder.name, record.started_at): folder for folder, record in runs}
 
 
 def measured_fits(table: PaperTable, dataset: str, label: str, evidence: Evidence) -> list[StoredFit]:

@@ -13,6 +13,7 @@ from rankbench.core.errors import ConfigError
 from rankbench.data.cards import Card
 from rankbench.evaluation.metrics import DEFAULT_CUTOFFS, DEFAULT_METRICS, MetricSet, metric_set
 from rankbench.experiment.job import MethodConfig, configure
+from rankbench.reports.deviations import stated_protocol
 from rankbench.reproduce.catalogue import PaperTable
 from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import Part, StoredFit, StoredSearch
@@ -45,6 +46,11 @@ class PaperRow:
     @property
     def published(self) -> dict[str, float]:
         return self.arm.published.get(self.dataset, {})
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """The parameters with which the paper trains the row, as far as it says so."""
+        return stated_protocol(self.table.spec, self.arm)
 
     @property
     def costs(self) -> dict[str, float]:
@@ -198,7 +204,8 @@ def required_fits(rows: Iterable[PaperRow], evidence: Evidence) -> list[Required
                 continue
             for seed in row.seeds(origin, config):
                 fit = RequiredFit(config, row.card, row.card_key, row.part(config), row.table.spec.dtype, seed, origin)
-                fits.setdefault(fit.key, fit).rows.append(row)
+                if row not in (rows_of_fit := fits.setdefault(fit.key, fit).rows):  # two origins may be one setting
+                    rows_of_fit.append(row)
     return list(fits.values())
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import fmean
 from typing import Literal, get_args
 
 from rankbench.core.environment import Environment
+from rankbench.core.errors import DataError
 from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
@@ -137,8 +139,10 @@ def tasks(
             begun = Begun.read(records_folder(environment).parent / CHECKPOINTS / unit.run_id)
             seconds = _seconds_left(unit, begun) if begun else _seconds_of(own, evidence) or (unit.cost if size else 0.0)
             waited = _waited([row for fit in own for row in fit.rows], evidence)
-            record = find_record(records_folder(environment) / unit.run_id)
-            failed = record is not None and record.failed
+            failed = False
+            with suppress(DataError):  # a record that cannot be read is named by the run that replaces it
+                record = find_record(records_folder(environment) / unit.run_id)
+                failed = record is not None and record.failed
             result.append(Task(stage, first.card.name, own, unit, waited=waited, seconds=seconds, begun=begun, failed=failed))
     searches: dict[tuple[Stage, Part, tuple[object, ...]], list[PaperRow]] = {}
     for row in (row for row in rows if row.published):

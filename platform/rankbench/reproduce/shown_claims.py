@@ -21,9 +21,10 @@ Paired tests over users, on the mean over the seeds of a row. A difference count
 Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows, and both tests have the same
 direction. `seeds`: those that both rows of a pair have, and how many of them have a difference of the claimed sign. *Holds so
 far*: not all rows of the claim are compared yet. *(users)*: some pair of rows was compared with one seed, so that the tests do
-not contain what another seed changes. *Cannot be told*: what was measured cannot decide the claim, because the row with the
-highest published number of the others is not compared, or for a reason below the table. *Not tested*: rows are measured, but
-the values of their users, which tests need, were not kept."""
+not contain what another seed changes. *(range changed after test)*: the setting of one of the rows was chosen in a range that
+was changed after numbers on test were known. *Cannot be told*: what was measured cannot decide the claim, because the row with
+the highest published number of the others is not compared, or for a reason below the table. *Not tested*: rows are measured,
+but the values of their users, which tests need, were not kept."""
 
 NEXT = """\
 Rows with their values per user on one machine, in the order of the means of the tested runs, each against the next one. The
@@ -48,16 +49,22 @@ class ShownClaim(NamedTuple):
 
     @property
     def verdict(self) -> str:
+        if self.stated.undecided:
+            return "cannot be told"
         if not self.tests.pairs:
             return "not tested"
         verdict = self.tests.verdict
-        if self.stated.undecided or (verdict == "holds so far" and self._runner_up in self.tests.missing):
+        if verdict == "holds so far" and self._runner_up in self.tests.missing:
             verdict = "cannot be told"
-        if verdict.startswith("holds") and any(pair.seeds == 1 and self._has_seeds(pair) for pair in self.tests.pairs):
-            verdict += " (users)"
-        if not self.stand_in:
-            return verdict
-        return "not on this stand-in" if verdict == "contradicted" else f"{verdict} on this stand-in"
+        if self.stand_in:
+            verdict = "not on this stand-in" if verdict == "contradicted" else f"{verdict} on this stand-in"
+        if verdict.startswith(("holds", "contradicted")):
+            if any(pair.seeds == 1 and self._has_seeds(pair) for pair in self.tests.pairs):
+                verdict += " (users)"
+            rows = {label for pair in self.tests.pairs for label in pair.rows}
+            if any(arm.after_test for arm in self.table.spec.arms if arm.label in rows):
+                verdict += " (range changed after test)"
+        return verdict
 
     @property
     def _runner_up(self) -> str:
@@ -77,11 +84,17 @@ def shown_claims(tables: Sequence[PaperTable], evidence: Evidence) -> list[Shown
     found = []
     for tests in (each for dataset in sorted(evidence.datasets(StoredClaim)) for each in evidence.lines(StoredClaim, dataset)):
         for table in (each for each in tables if each.name == tests.table and tests.dataset in each.cards):
-            for stated in (each for each in table.spec.claims if (each.text, each.metric) == (tests.text, tests.metric)):
-                standing, replaced = standing_pairs(tests, table, evidence)
+            of_dataset = (each for each in table.spec.claims if each.of(tests.dataset))
+            for stated in (each for each in of_dataset if (each.text, each.metric) == (tests.text, tests.metric)):
+                standing, _ = standing_pairs(tests, table, evidence)
                 pairs = tuple(pair for pair in standing if pair.better in stated.better and pair.than in stated.than)
-                rows, compared = (*stated.better, *stated.than), {label for pair in pairs for label in pair.rows}
-                left = dict.fromkeys(label for label in (*tests.missing, *replaced, *rows) if label in {*rows} - compared)
+                tested = {pair.rows for pair in pairs}
+                others = [label for label in stated.than if label not in stated.better]
+                open_pairs = [pair for pair in product(stated.better, others) if pair not in tested]
+                compared = {label for pair in pairs for label in pair.rows}
+                # A row stands for its pairs: one that lacks a test with any of the better rows is not compared.
+                left = dict.fromkeys([label for pair in open_pairs for label in pair if label not in compared])
+                left |= dict.fromkeys(than for _, than in open_pairs)
                 if pairs:
                     found.append(ShownClaim(stated, replace(tests, pairs=pairs, missing=tuple(left)), table))
     return [*found, *_untested(tables, found, evidence)]
@@ -94,7 +107,7 @@ def _untested(tables: Sequence[PaperTable], tested: Sequence[ShownClaim], eviden
         for stated, dataset in product(table.spec.claims, table.cards):
             sides = stated.better, stated.than
             measured = (any(measured_fits(table, dataset, label, evidence) for label in side) for side in sides)
-            if (stated, dataset, table.spec.name) not in known and all(measured):
+            if stated.of(dataset) and (stated, dataset, table.spec.name) not in known and all(measured):
                 about = {"dataset": dataset, "card": table.card_key(dataset), "table": table.name, "metric": stated.metric}
                 none = {"users": 0, "tests": 0, "pairs": (), "runs": (), "missing": (*stated.better, *stated.than)}
                 yield ShownClaim(stated, StoredClaim(text=stated.text, **about, **none), table)

@@ -86,12 +86,11 @@ def _training(
     epochs = tuple(kept for kept, _ in fits if kept is not None)
     if not epochs or counted is None:
         return None
-    protocol = row.table.spec.protocol.params | row.arm.protocol
     # The curve on the validation set comes first, if there is one.
     states = {curves[0].state(kept) if curves else "unknown" for kept, curves in fits}
     state = next(each for each in WORST_FIRST if each in states)
     per_epoch = _steps_of_an_epoch(params, counts, fit_on)
-    allowed, wanted = params[counted], protocol.get(counted)
+    allowed, wanted = params[counted], row.protocol.get(counted)
     fewer = wanted is not None and allowed < wanted
     return Training(
         epochs,

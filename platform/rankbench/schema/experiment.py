@@ -40,7 +40,9 @@ class ArmSpec(Strict):
     as_published: dict[str, dict[str, Any]] = Field(
         {}, description="dataset → parameters that reach the published numbers and were found on test, as the paper's were"
     )
-    protocol: dict[str, Any] = Field({}, description="parameter → value in the paper, where this arm differs from the others")
+    protocol: dict[str, Any] = Field(
+        {}, description="parameter → value in the paper, where this arm differs from the others; null: the paper does not say"
+    )
     variant_of: str | None = Field(None, description="the row of the table that this arm measures in another way")
     cause: Cause | None = Field(None, description="why its numbers differ from the published ones, in a word")
     account: str = Field("", description="why its numbers differ from the published ones, as far as experiments have shown")
@@ -237,7 +239,11 @@ class Claim(Strict):
     better: tuple[str, ...] = Field(min_length=1, description="labels of arms")
     than: tuple[str, ...] = Field(min_length=1, description="labels of arms")
     metric: str
+    datasets: tuple[str, ...] = Field((), description="those of which the paper's numbers say it; default: all")
     undecided: str = Field("", description="why what was measured cannot decide it, such as searches that were not equal")
+
+    def of(self, dataset: str) -> bool:
+        return not self.datasets or dataset in self.datasets
 
 
 class Protocol(Strict):

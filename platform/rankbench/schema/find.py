@@ -30,7 +30,7 @@ def _in_catalogues(given: Path, environment: Environment) -> Path | None:
     """The path of the file with a name, with or without its suffix; None if there is none."""
     known = {path.stem: path for path in experiment_files(environment)}
     stem = given.stem if given.suffix in SUFFIXES else given.name
-    return known.get(stem) if given.parent.name in ("", "experiments") else None
+    return known.get(stem) if given.parent in (Path(), Path("experiments")) else None
 
 
 def find(what: str | None, environment: Environment) -> StoredSweep:

@@ -33,7 +33,7 @@ F = TypeVar("F", bound=_File)
 
 
 class CardName(_File):
-    """A card as it was when the sweep started; only its name is used."""
+    """The name of a card. Sweeps that were stored earlier have more of it."""
 
     name: str
 

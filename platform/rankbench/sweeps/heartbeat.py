@@ -173,12 +173,12 @@ def last_heartbeat(folder: Path, shared: Storage | None = None) -> dict[str, Any
     """
     try:
         about = json.loads(shared.read(RUNNING) or b"" if shared else (folder / RUNNING).read_bytes())
-    except (OSError, ValueError):
+        # Containers may share the name of a host and count their processes apart.
+        here = about["host"] == socket.gethostname() and about.get("pids") == _pids()
+        gone = here and not psutil.pid_exists(about["pid"])
+        return about if abs(time.time() - about["seen_at"]) < SILENT and not gone else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # half-written, or edited
         return None
-    # Containers may share the name of a host and count their processes apart.
-    here = about.get("host") == socket.gethostname() and about.get("pids") == _pids()
-    gone = here and not psutil.pid_exists(about["pid"])
-    return about if abs(time.time() - about["seen_at"]) < SILENT and not gone else None
 
 
 def require_vacant(store: SweepStore, say: Callable[[str], None]) -> None:

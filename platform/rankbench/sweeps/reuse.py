@@ -62,16 +62,18 @@ class Earlier:
                 if name in self.stored and self.environment.results_store:
                     copy_record(self.environment.results_store, self.stored[name], self.records[name])
             reused = [read_record(self.records[name]) for name in ids]
+            if ids != [each.id for each in reused]:
+                return []
         except DataError as error:
             log.warning("%s; the run is repeated", error)
             return []
         dataset = prepare(unit.job.card, self.environment)
-        files, card = _checksums(dataset.sources), describe(dataset)
+        files, card = checksums(dataset.sources), describe(dataset)
         for record, config in zip(reused, unit.job.configs, strict=True):
             # A record of a version that stored no hash of its code cannot be compared.
             same = record.dataset.fingerprint == dataset.fingerprint and record.environment.get("code") == self.code
             # Other files may name users otherwise, although the interactions are the same.
-            same = same and _checksums(record.dataset.sources) == files
+            same = same and checksums(record.dataset.sources) == files
             # Reports read from the record what the card says of published numbers.
             same = same and (record.dataset.recall, record.dataset.stand_in) == (card.recall, card.stand_in)
             same = same and record.dataset.differences == card.differences
@@ -93,7 +95,7 @@ class Earlier:
         return True
 
 
-def _checksums(sources: Iterable[Mapping[str, Any]]) -> list[str]:
+def checksums(sources: Iterable[Mapping[str, Any]]) -> list[str]:
     return sorted(str(each["sha256"]) for each in sources)
 
 

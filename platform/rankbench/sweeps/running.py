@@ -36,6 +36,7 @@ class RunningFit:
     last: tuple[float, int] | None = None
     longest: float = 0.0  # seconds without a report so far, the start included
     place: str = ""  # host and process, of the last report
+    held: bool = False  # whether it waits for an earlier trial, with which it is compared
 
     @classmethod
     def of_unit(cls, unit: Unit) -> RunningFit:
@@ -68,9 +69,9 @@ class RunningFit:
     @property
     def silence(self) -> float | None:
         """Seconds since the last report, if a fit that goes on would have reported; None otherwise, and where nobody can know:
-        before the first report, and while the finished model is measured.
+        before the first report, while it is held, and while the finished model is measured.
         """
-        if self.last is None or self.done == self.of:
+        if self.last is None or self.done == self.of or self.held:
             return None
         seconds = time.monotonic() - self.last[0]
         return seconds if seconds > max(SILENT, TIMES * self.longest) else None
@@ -129,6 +130,12 @@ class Running:
         if trial in self._fits:
             self._fits[trial].report(iteration, valid, place)
             self.on_change()
+
+    def hold(self, trial: str, held: bool) -> None:
+        """Say that a fit waits, or goes on."""
+        if (fit := self._fits.get(trial)) and fit.held != held:
+            fit.held = held
+            fit.last = fit.last and (time.monotonic(), fit.last[1])  # what it waited is no silence of its own
 
     def begin(self, trial: str, unit: Unit, record: RunRecord) -> None:
         """Take what is known of the record of a fit before its end."""

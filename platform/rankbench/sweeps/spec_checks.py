@@ -84,6 +84,8 @@ def declared_cards(spec: ExperimentSpec, environment: Environment, source: str) 
         for position, row in enumerate(getattr(spec, rows)):
             for name in ("published", "costs", "chosen", "printed", "as_published"):
                 _require_known(getattr(row, name, ()), known, f"{source}: {rows}[{position}].{name}")
+    for position, claim in enumerate(spec.claims):
+        _require_known(claim.datasets, known, f"{source}: claims[{position}].datasets")
     _require_known(spec.published.beside if spec.published else (), known, f"{source}: published.beside")
     return tuple(cards)
 

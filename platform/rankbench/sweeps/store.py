@@ -129,8 +129,8 @@ class SweepStore:
             self.claim.require_newest()
         return TrialRecords(self, attempt)
 
-    def fetch(self, ids: Sequence[str]) -> None:
-        """Copy the records `ids` that trials have stored to the folder."""
+    def fetch(self, ids: Sequence[str] | None = None) -> None:
+        """Copy the records that trials have stored to the folder, all or those with `ids`."""
         if self.shared:
             copy_records(self.shared, RECORDS, self.records, ids, self.claim and self.claim.local)
 

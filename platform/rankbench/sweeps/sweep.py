@@ -14,7 +14,7 @@ from rankbench.core.errors import require
 from rankbench.core.extras import require_extra
 from rankbench.core.files import require_writable
 from rankbench.core.threads import available_cpus
-from rankbench.data.cards import ORIGIN, Card
+from rankbench.data.cards import Card
 from rankbench.data.prepare import prepare
 from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import MethodConfig, configure
@@ -67,7 +67,7 @@ def open_sweep(
     lists in words how the experiment differs from its file; `command` is the command that repeats the sweep.
     """
     about_plan = {
-        "cards": tuple(CardName(**card.model_dump(mode="json", exclude=ORIGIN)) for card in plan.declared),
+        "cards": tuple(CardName(name=card.name) for card in plan.declared),  # an address in a card may contain a key
         "not_available": plan.not_available,
         "notes": plan.notes,
         "settings": plan.n_settings,
@@ -157,6 +157,8 @@ def _begin(request: SweepRequest, listener: Listener) -> tuple[Plan, SweepStore]
     if begun and not options.take_over:  # another process may have begun while `accept` asked
         require_vacant(SweepStore.of(begun, environment), listener.warn)
     store = open_sweep(planned, environment, begun, request.changes, request.command)
+    if begun:  # whoever was taken over has stored more meanwhile, and nothing from now on
+        store.fetch()
     listener.opened(store)
     listener.planned(planned, store.folder)
     if changed := changed_code(kept):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from pydantic import ConfigDict
 
 from rankbench.core.code import fingerprint_with
 from rankbench.core.config import adapter, read_json
-from rankbench.core.errors import DataError, first_line
+from rankbench.core.errors import DataError, first_line, shown
 from rankbench.core.files import Fence, atomic_folder
 from rankbench.tracking.foreign_lists import ForeignLists
 
@@ -237,7 +238,11 @@ def write_record(
 
 
 def keep_aside(folder: Path, record: RunRecord) -> Path:
-    """Copy the `record` in `folder`, which one of other code will replace, to <id>.<fingerprint of its code>; return that."""
+    """Copy the `record` in `folder`, which one of other code will replace, to <id>.<fingerprint of its code>; return that.
+    Raises DataError if its content, which may be of others, would name a folder elsewhere.
+    """
+    if record.id != folder.name or not re.fullmatch(r"\w+", record.code):
+        raise DataError(f"{folder}: its record is of {shown(record.id)}, of the code {shown(record.code)}; remove the folder")
     kept = with_values(record, id=f"{record.id}.{record.code}")
     with atomic_folder(folder.parent / kept.id, replace=True) as scratch:
         shutil.copytree(folder, scratch, dirs_exist_ok=True)

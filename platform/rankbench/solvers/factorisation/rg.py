@@ -47,7 +47,7 @@ RG² and RG× as their authors run them, with a weight α on interactions, and �
 $$(1 - \beta) \Bigl(\sum_{u,i} \frac{|I_u|}{2N} y_{ui}^2 + \alpha \sum_R y_{ui}^2\Bigr) + \sum_{u,i} \frac{|I_u|}{N} y_{ui}
   - (1 + 2\alpha) \sum_R y_{ui} + \text{ridge}$$ (rg-authors)
 
-with the ridges $\lambda (|I_u|/2 + \alpha N)$ per user and $\lambda (|R|/2N + \alpha M)$ per item. α is in neither paper: it
+with the ridges $\lambda (|I_u|/2 + \alpha N)$ per user and $\lambda (|R|/2N + \alpha M)$ per item. No formula of them has α: it
 moves the scores of interactions towards 1. Their program for RG× does not multiply α by 1 − β. At α = β = 0 this is RG², and at
 α = 0 it is `rgx-paper`. Two switches reproduce their published program. `item_rhs_sign: 1` gives the item step
 $+\sum_u \frac{|I_u|}{2N} p_u$ instead of −, which contradicts its targets of −1: the two half steps then minimise different

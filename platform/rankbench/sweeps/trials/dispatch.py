@@ -66,10 +66,16 @@ class Dispatch:
         # Tune asks ten times per second. Only if a trial starts, ends or becomes late, or machines change, is the answer new.
         if now < self._stuck_until and [*queue] == self._stuck:
             return None
-        head, running = queue[0].needs, [*self._running.values()]
-        # Without a running trial nothing would change by itself: then Ray waits for a machine, and says so.
+        needs = {each.needs for each in (*queue, *self._running.values())}
+        able = {each: self._fits(each, Counter()) for each in needs}
+        # What no living machines can run waits in Ray for others, and holds nothing back.
+        running = [each for each in self._running.values() if able[each.needs]]
+        first = next((position for position, trial in enumerate(queue) if able[trial.needs]), None)
+        if first is None:  # without a running trial nothing would change by itself: then Ray waits for a machine, and says so
+            return None if self._running else 0
+        head = queue[first].needs
         if not running or self._fits(head, _numbers(running)):
-            return 0
+            return first
         by_then = self._start_of(head, running, now)
         # There may be thousands of trials, but few different needs, and placing each of these once is enough.
         latest = {head: -math.inf}

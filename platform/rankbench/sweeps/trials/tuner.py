@@ -57,7 +57,7 @@ def run_group(
         tune.with_parameters(
             UnitTrainable,
             planned=Planned(Shipment.of_this_process(), units, searches),
-            environment=environment,
+            environment=replace(environment, tracking_uri=None),  # no trial needs it, and it may contain a password
             store=search.store,
             prunes=search.prunes,
         ),
@@ -74,7 +74,7 @@ def run_group(
             tune_config=tune.TuneConfig(
                 num_samples=len(units) + sum(each.trials for each in searches),
                 search_alg=Queue(group, on_done, begins),
-                scheduler=Scheduler(group),
+                scheduler=Scheduler(group, running),
                 trial_dirname_creator=lambda trial: trial.trial_id,
                 # A worker starts once and runs trial after trial: its imports take longer than a small fit.
                 reuse_actors=True,
