@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from scipy import stats
 
 import rankbench.api as rb
-from rankbench.core.errors import ConfigError
+from rankbench.core.errors import ConfigError, DataError
 from rankbench.evaluation.summary import Interval
 
 CARD = """
@@ -55,6 +56,17 @@ def test_models_that_were_fitted_on_different_parts_are_compared_with_a_warning(
     models = {part: rb.fit(card(0), "ease", fit_on=part, environment=environment) for part in ("train", "train+valid")}
     rb.compare(models, metric="ndcg@10", environment=environment)
     assert "the models were fitted on train and on train+valid: a difference can come from that alone" in caplog.text
+
+
+def test_equal_data_that_name_users_differently_are_refused(environment):
+    """The rows of a matrix are its users, from 0; of the same data, a table may count them from 1."""
+    X = sp.csr_array(np.random.default_rng(0).random((60, 30)) < 0.3)
+    user, item = X.nonzero()
+    table = pd.DataFrame({"user": user + 1, "item": item})
+    models = {name: rb.fit(data, "ease", environment=environment) for name, data in {"rows": X, "table": table}.items()}
+    assert len({each.evaluate(environment=environment).dataset for each in models.values()}) == 1
+    with pytest.raises(DataError, match="rows and table have equal interactions of different users, so the files"):
+        rb.compare(models, environment=environment)
 
 
 def test_evaluations_are_taken_as_they_are_and_users_matched_by_id():

@@ -72,6 +72,16 @@ def test_runs_whose_users_have_other_names_are_refused(shop, capsys, tmp_path):
         assert "equal interactions of different users, so the files of their data name users differently; fit" in error
 
 
+def test_a_run_that_knows_fewer_users_is_compared_on_those(shop, capsys, tmp_path):
+    """As one that was fitted on train alone, where `cold_users: drop` leaves out who has nothing there."""
+    results, ids = shop
+    folder = results / "runs" / ids["random"]
+    fewer = write_record(tmp_path, read_record(folder), read_per_user(folder).slice(3))
+    assert _main(["compare", ids["ease"], str(fewer), "--json"]) == 0
+    (pair,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert pair["users"] == read_per_user(folder).num_rows - 3
+
+
 def test_runs_are_compared_user_by_user(shop, capsys):
     results, ids = shop
     words = [ids["random"], str(results / "runs" / ids["ease"]), ids["weak"][:-2], "--metric", "recall@10", "--json"]

@@ -49,6 +49,7 @@ STOPS_AT, STOPS_BY = 0.6, 150
 
 UNEVEN = 3.0  # the mean square of users' numbers of items relative to the square of their mean, where it is not known
 BASE = 870 << 20  # bytes of the interpreter, its libraries and what numba compiled
+CUDA = 1200 << 20  # bytes that a process on a GPU takes beside its data
 GRID = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0)  # GB; beyond, multiples of 8
 
 
@@ -115,13 +116,13 @@ def evaluations_every(job: Job, size: Size) -> int:
     return max(1, math.ceil(evaluation / (SHARE * iteration)))
 
 
-def memory(job: Job, size: Size, workers: int = 1) -> int:
-    """Peak bytes of one trial, rounded up to GRID, so that most trials of a sweep have equal needs. Each of several workers
-    needs as much as a fit alone, and so does the process that evaluates their model.
+def memory(job: Job, size: Size, workers: int = 1, device: str = "cpu") -> int:
+    """Peak bytes of one trial in the memory of the host, rounded up to GRID, so that most trials of a sweep have equal needs.
+    Each of several workers needs as much as a fit alone, and so does the process that evaluates their model.
     """
     first, itemsize = job.configs[0], 8 if job.dtype == "float64" else 4
     kind, n = first.spec.cost, size.items
-    n_bytes = BASE + 32 * size.interactions + 16 * (size.users + n)
+    n_bytes = BASE + CUDA * device.startswith("cuda") + 32 * size.interactions + 16 * (size.users + n)
     dim = _dim(first)
     table = (size.users + n) * dim * itemsize
     if kind == "inverse":
@@ -135,6 +136,8 @@ def memory(job: Job, size: Size, workers: int = 1) -> int:
     elif kind == "trained":
         # Tables, gradients, two moments, the best and the current model and a checkpoint; int64 pairs and their order.
         n_bytes += 8 * table + 24 * size.interactions + _batch(first, size, itemsize)
+        n_bytes += 6 * _of_state(first) * table  # parameters, gradients, moments and a checkpoint of the loss's own tables
+        n_bytes += 6 * n * dim * itemsize * (first.flat.get("shared_items") is False)
     elif kind == "autoencoder":
         # Weights of input and output, two moments of each, a gradient, copies of the best and the current model, and the work
         # on idle rows; the scores of a step, and the users' vectors in a ranking.
@@ -291,6 +294,12 @@ def _ranking(config: MethodConfig, size: Size, users: int, models: int, cpus: in
     return models * scores * (SCANNED + (pair_work(config) or _dim(config)) * SCORED) / cpus
 
 
+def _of_state(config: MethodConfig) -> int:
+    """Number of tables of the model's size that a loss learns itself."""
+    method: Any = config.spec
+    return int(method.loss.tables)
+
+
 def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
     """Bytes of a batch's scores and of an encoder's layers, including what autograd keeps."""
     method: Any = config.spec
@@ -300,7 +309,9 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
     propagated += method.per_edge(config.params) * size.interactions * itemsize
     if p.objective == "catalogue":
         # The slopes that are kept, gradients of the item table, and parts of the scores where PyTorch computes them.
-        return propagated + min(p.users_per_step * size.items * itemsize, 1 << 28) + 4 * table_bytes + (6 << 22) * itemsize
+        own = _of_state(config)
+        kept = (1 + own) * min(p.users_per_step * size.items * itemsize, 1 << 28)
+        return propagated + kept + (4 + 5 * own) * table_bytes + (6 << 22) * itemsize
     if "catalogue" in needs:
         scores = min(p.batch_size, max(2, size.interactions)) * size.items * itemsize
         return propagated + (6 * scores if method.loss.whole_catalogue else min(2 * scores, 2 << 28))
@@ -317,7 +328,8 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
         own = 0.0 if p.sampler == "in-batch" else size.pairs / max(1, size.interactions * size.items)
         negatives = 2 * min(compared * itemsize, 1 << 28) + 100 * own * compared
     else:
-        negatives = compared * (8 + 10 * itemsize)
+        negatives = compared * (8 + 10 * itemsize + 16 * _of_state(config))
+    positives += config.flat.get("n_positives", 0) if "extra_positives" in needs else 0
     return int(negatives + rows * positives * 48 + network) + propagated + 24 * size.interactions
 
 

@@ -72,6 +72,7 @@ class Adversary(LossState):
     title="AdvInfoNCE: InfoNCE with adversarially weighted negatives",
     source="Zhang et al., NeurIPS 2023",
     pace=3.0,
+    tables=1,
 )
 def advinfonce(s: Scores, p: AdvInfoNCE, state: Adversary) -> Tensor:
     # With gradients in the epochs of the model, the adversary would help it.

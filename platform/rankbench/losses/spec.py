@@ -183,6 +183,8 @@ class Loss:
     twin: Callable[[Any], Twin | None] = lambda p: None
     #: `unused(p, objective)`: the names of parameters that a fit with parameters p does not read because of its objective.
     unused: Callable[[Any, str], Collection[str]] = lambda p, objective: ()
+    #: Number of tables of the model's size that the state learns, for estimates before a run.
+    tables: int = 0
     #: The time of a fit relative to most losses with the same `needs`, for estimates before a run.
     pace: float = 1.0
     #: Whether the loss calls `catalogue.of_all`, whose (B, n_items) arrays autograd keeps, for estimates before a run.

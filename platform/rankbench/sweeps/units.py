@@ -137,7 +137,7 @@ def units(
         device = spec.resources.device if members[0].spec.on_device else "cpu"
         workers = spec.resources.workers if members[0].spec.by_workers else 1
         share = workers if workers > 1 else share
-        needs = estimate.memory(job, size, workers), estimate.seconds(job, size, share, workers)
+        needs = estimate.memory(job, size, workers, device), estimate.seconds(job, size, share, workers)
         result.append(Unit(job, share, *needs, device=device, gpu_share=spec.resources.gpus, workers=workers))
     return result
 
