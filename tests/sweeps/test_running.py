@@ -98,7 +98,8 @@ def test_the_remaining_time_follows_the_rate_of_this_attempt(environment, now):
 
 def test_a_fit_is_silent_if_it_had_reported_long_ago(environment, now):
     running, warnings = Running(), []
-    silence = Silence(running, warnings.append)
+    held = set()
+    silence = Silence(running, warnings.append, held)
 
     def after(seconds):
         now[0] += seconds
@@ -122,6 +123,12 @@ def test_a_fit_is_silent_if_it_had_reported_long_ago(environment, now):
     running.report("b", 2, None, "host h, process 8")
     after(6000)  # less than ten times the longest silence
     assert len(warnings) == 1 and running.fits[1].silence is None
+    held.add("b")
+    after(700)  # it waits for another one
+    held.clear()
+    after(0)
+    after(6000)
+    assert len(warnings) == 1
     after(700)
     assert len(warnings) == 2
     running.report("b", 50, None, "host h, process 8")

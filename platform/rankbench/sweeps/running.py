@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
 from rankbench.fitting.drive import Row
@@ -131,11 +131,12 @@ class Running:
             self._fits[trial].report(iteration, valid, place)
             self.on_change()
 
-    def hold(self, trial: str, held: bool) -> None:
-        """Say that a fit waits, or goes on."""
-        if (fit := self._fits.get(trial)) and fit.held != held:
-            fit.held = held
-            fit.last = fit.last and (time.monotonic(), fit.last[1])  # what it waited is no silence of its own
+    def hold(self, held: Container[str]) -> None:
+        """Say which trials wait for others."""
+        for trial, fit in self._fits.items():
+            if fit.held and trial not in held:  # what it waited is no silence of its own
+                fit.last = fit.last and (time.monotonic(), fit.last[1])
+            fit.held = trial in held
 
     def begin(self, trial: str, unit: Unit, record: RunRecord) -> None:
         """Take what is known of the record of a fit before its end."""

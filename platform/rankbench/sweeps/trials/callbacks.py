@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from typing import Any
 
@@ -64,14 +64,15 @@ class Reports(Unsaved, tune.Callback):
 
 class Silence(Unsaved, tune.Callback):
     """Calls `warn` once for each time that a fit does not report any more: a worker that hangs holds its trial, and nothing
-    else would say so.
+    else would say so. Those of the trials `held` wait for others.
     """
 
-    def __init__(self, running: Running, warn: Callable[[str], None]):
-        self.running, self.warn = running, warn
+    def __init__(self, running: Running, warn: Callable[[str], None], held: Container[str] = ()):
+        self.running, self.warn, self.held = running, warn, held
         self._told: list[RunningFit] = []  # those that are silent, and known to be
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        self.running.hold(self.held)
         silent = [(fit, seconds) for fit in self.running.fits if (seconds := fit.silence) is not None]
         for fit, seconds in silent:
             if not any(fit is each for each in self._told):

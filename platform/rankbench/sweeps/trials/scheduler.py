@@ -10,7 +10,6 @@ from typing import Any
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
 from rankbench.cluster.ray_internals import carry_out
-from rankbench.sweeps.running import Running
 from rankbench.sweeps.trials.group import Group
 from rankbench.sweeps.trials.trainable import EVALUATIONS
 
@@ -21,9 +20,9 @@ log = logging.getLogger(__name__)
 class Scheduler(FIFOScheduler):
     """Stops a trial if its study says so, and holds it at an evaluation while the decision depends on an earlier trial."""
 
-    def __init__(self, group: Group, running: Running):
+    def __init__(self, group: Group):
         super().__init__()  # type: ignore[no-untyped-call]
-        self.group, self.running = group, running
+        self.group = group
         self.held: dict[str, Any] = {}
         self.last_progress = time.monotonic()  # when a trial last went on or was seen to run
 
@@ -49,7 +48,6 @@ class Scheduler(FIFOScheduler):
 
     def _decide(self, trial: Any, wait: bool = True) -> str:
         stop = self.group.search.should_stop(self.group.unit_of(trial), wait)
-        self.running.hold(trial.trial_id, stop is None)
         if stop is None:
             self.held[trial.trial_id] = trial
             return TrialScheduler.NOOP

@@ -63,6 +63,7 @@ def run_group(
         ),
         resources,
     )
+    scheduler = Scheduler(group)
     ends = TrialEnds(group, on_done, on_late, warn, again)
     # A lost worker is reported here, in one line; Tune would print its stack.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
@@ -74,7 +75,7 @@ def run_group(
             tune_config=tune.TuneConfig(
                 num_samples=len(units) + sum(each.trials for each in searches),
                 search_alg=Queue(group, on_done, begins),
-                scheduler=Scheduler(group, running),
+                scheduler=scheduler,
                 trial_dirname_creator=lambda trial: trial.trial_id,
                 # A worker starts once and runs trial after trial: its imports take longer than a small fit.
                 reuse_actors=True,
@@ -88,7 +89,7 @@ def run_group(
                     ends,
                     Waiting(lambda trial: group.needs(group.unit_of(trial)), warn, session.local),
                     Reports(group.unit_of, running),
-                    Silence(running, warn),
+                    Silence(running, warn, scheduler.held),
                     *([] if session.local else [Nodes(group)]),
                 ],
                 # Tune's own retry waits forever for the worker that it kept for reuse; run_units retries instead.
