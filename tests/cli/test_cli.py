@@ -209,6 +209,9 @@ def test_a_record_of_other_data_is_replaced(home, capsys):
         (["methods", "ease", "--encoder", "mf"], "--encoder mf: ease has no encoder"),
         (["methods", "sl", "--encoder", "lightgnc"], "--encoder: unknown encoder 'lightgnc'; did you mean lightgcn?"),
         (["sweep", "dmo.yaml"], "dmo.yaml: no such experiment file; did you mean demo.yaml?"),
+        (["sweep", "typo/experiments/demo.yaml"], "typo/experiments/demo.yaml: no such experiment file"),
+        (["doctor", "--cluster", "--address", "127.0.0.1:6379"], "--cluster starts a local one, and --address 127.0.0.1:6379"),
+        (["study", "--seed", "3"], "--seed 3: give the NAME of a study, too"),
         (["sweep", "demo", "--resume"], "demo: nothing to resume"),
         (["evaluate", "synthetic", "lists.csv", "--no-track", "--tag", "a=b"], "leave out --tag and --run-name"),
         (["sweep", "demo", "--take-over"], "--take-over continues a sweep that another process runs; give --resume, too"),
@@ -330,3 +333,12 @@ def test_dropped_rows_are_shown_by_every_command(home, capsys):
     assert (facts["counts"]["dropped_missing"], facts["raw_counts"]["interactions"]) == (2, 83)
     record = next((home / "results" / "runs").glob("*/record.json"))
     assert json.loads(record.read_text())["dataset"]["counts"]["dropped_missing"] == 2
+
+
+def test_the_demo_is_that_of_the_product(home, monkeypatch):
+    (home / "demo.yaml").write_text("name: other\nplugins: [mine.py]\n")
+    monkeypatch.chdir(home)
+    given = []
+    monkeypatch.setattr("rankbench.cli.demo.sweep", lambda options, json: given.append(options.experiment))
+    assert _main(["demo", "--json"]) == 0
+    assert given[0].is_absolute() and given[0].name == "demo.yaml" and given[0].parent != home

@@ -1,5 +1,8 @@
 """Fits from the command line: what they remove, and what they leave alone."""
 
+import re
+import shlex
+
 import pytest
 
 from rankbench.cli import _main
@@ -31,6 +34,16 @@ def test_what_a_killed_fit_has_left_is_removed(home, capsys):
         path.write_text("{}")
     assert _main(["fit", "synthetic", "ials", "iterations=1", "--out", "m"]) == 0
     assert {path.name for path in home.iterdir()} == {"data", "m"}
+
+
+def test_the_next_command_can_be_pasted_whatever_an_id_is(home, capsys):
+    user = "u1; touch x"
+    lines = [f"{user if u == 0 else f'u{u}x'},i{i}" for u in range(9) for i in range(u % 3, 9)]
+    (home / "raw.csv").write_text("\n".join(["user,item", *lines]) + "\n")
+    (home / "shop.yaml").write_text("name: shop\nsource: {file: raw.csv}\nread: {format: delimited}\n")
+    assert _main(["fit", "./shop.yaml", "popularity", "--out", "my model"]) == 0
+    (said,) = re.findall("next: (.*)", capsys.readouterr().out)
+    assert shlex.split(said)[-4:] == ["recommend", "my model", "--user", user]
 
 
 def test_a_fit_says_which_parts_it_has_and_why(home, capsys):

@@ -1,11 +1,14 @@
 """A writer that another one has replaced publishes nothing, wherever it was frozen."""
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from rankbench.core import attempts
 from rankbench.core.attempts import FolderAttempt, StoredAttempt, Superseded
+from rankbench.core.errors import StorageError
 from rankbench.core.files import atomic_file, atomic_folder, write_text
 from rankbench.core.storage import Storage
 
@@ -14,6 +17,18 @@ def test_a_number_in_a_folder_is_given_once(tmp_path):
     with ThreadPoolExecutor(4) as writers:
         claims = writers.map(lambda _: FolderAttempt.claim(tmp_path, "it"), range(60))
         assert sorted(claim.number for claim in claims) == [*range(1, 61)]
+
+
+def test_a_claim_that_a_full_disk_interrupts_supersedes_nothing(tmp_path, monkeypatch):
+    first = FolderAttempt.claim(tmp_path, "it")
+
+    def full():
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(attempts, "_about", full)
+    with pytest.raises(StorageError):
+        FolderAttempt.claim(tmp_path, "it")
+    assert first.is_newest
 
 
 def test_of_simultaneous_claims_in_a_store_one_is_the_newest(s3):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankbench.core.errors import NumericalError
+from rankbench.core.errors import NumericalError, StorageError
 from rankbench.fitting.checkpoints import Checkpoints, State
 from rankbench.fitting.drive import Validation, drive, result_of
 from rankbench.fitting.step import Step
@@ -109,6 +109,21 @@ def test_a_fit_that_is_killed_and_resumed_ends_as_one_that_was_not(values, limit
     assert resumed.curve == whole.curve and resumed.ended == whole.ended
     assert (resumed.iterations, resumed.model.number.tolist()) == (whole.iterations, whole.model.number.tolist())
     assert dict(heard) == dict(heard_whole)  # what was measured before the kill is sent again after it
+
+
+def test_a_disk_that_is_full_for_a_while_ends_no_fit(tmp_path, monkeypatch, caplog):
+    save, full = Checkpoints.save, [True, True, False, False]
+
+    def saved(self, state):
+        if full.pop(0):
+            raise StorageError("no space left on device")
+        save(self, state)
+
+    monkeypatch.setattr(Checkpoints, "save", saved)
+    checkpoints = Checkpoints(tmp_path / "c", every=0)
+    fit = result_of(drive(counting(), 4, checkpoints=checkpoints))
+    assert fit.iterations == 4 and caplog.text.count("the fit goes on without a checkpoint") == 2
+    assert Checkpoints(tmp_path / "c", resume=True).last() is not None
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from rankbench.tracking.record import (
     RunRecord,
     about_cold_users,
     find_record,
+    keep_aside,
     per_user_table,
     read_per_user,
     read_record,
@@ -48,6 +49,14 @@ def test_a_record_reads_back_as_it_was_written(tmp_path):
     table = read_per_user(folder)
     assert table["user"].to_pylist() == ["b", "a"]
     np.testing.assert_allclose(table["ndcg@20"].to_numpy(), values["ndcg@20"], rtol=1e-7)
+
+
+@pytest.mark.parametrize("changes", [{"id": "/home/"}, {"environment": {"code": "../.."}}])
+def test_a_record_of_others_names_no_folder_elsewhere(tmp_path, changes):
+    folder = write_record(tmp_path / "runs", RECORD, None)
+    with pytest.raises(DataError, match="remove the folder"):
+        keep_aside(folder, dataclasses.replace(RECORD, **changes))
+    assert [each.name for each in tmp_path.rglob("*")] == ["runs", RECORD.id, "record.json"]
 
 
 def test_users_without_a_history_are_told_by_the_parts_that_were_fitted():
