@@ -309,9 +309,9 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
     propagated += method.per_edge(config.params) * size.interactions * itemsize
     if p.objective == "catalogue":
         # The slopes that are kept, gradients of the item table, and parts of the scores where PyTorch computes them.
-        own = _of_state(config)
-        kept = (1 + own) * min(p.users_per_step * size.items * itemsize, 1 << 28)
-        return propagated + kept + (4 + 5 * own) * table_bytes + (6 << 22) * itemsize
+        tables = _of_state(config)
+        kept = (1 + tables) * min(p.users_per_step * size.items * itemsize, 1 << 28)
+        return propagated + kept + (4 + 5 * tables) * table_bytes + (6 << 22) * itemsize
     if "catalogue" in needs:
         scores = min(p.batch_size, max(2, size.interactions)) * size.items * itemsize
         return propagated + (6 * scores if method.loss.whole_catalogue else min(2 * scores, 2 << 28))

@@ -66,7 +66,7 @@ class Dispatch:
         # Tune asks ten times per second. Only if a trial starts, ends or becomes late, or machines change, is the answer new.
         if now < self._stuck_until and [*queue] == self._stuck:
             return None
-        needs = {each.needs for each in (*queue, *self._running.values())}
+        needs = {each.needs for each in queue} | {each.needs for each in self._running.values()}
         able = {each: self._fits(each, Counter()) for each in needs}
         # What no living machines can run waits in Ray for others, and holds nothing back.
         running = [each for each in self._running.values() if able[each.needs]]
