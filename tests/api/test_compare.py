@@ -65,7 +65,7 @@ def test_equal_data_that_name_users_differently_are_refused(environment):
     table = pd.DataFrame({"user": user + 1, "item": item})
     models = {name: rb.fit(data, "ease", environment=environment) for name, data in {"rows": X, "table": table}.items()}
     assert len({each.evaluate(environment=environment).dataset for each in models.values()}) == 1
-    with pytest.raises(DataError, match="rows and table have equal interactions of different users, so the files"):
+    with pytest.raises(DataError, match="rows and table each have users that the other one lacks, as if the files"):
         rb.compare(models, environment=environment)
 
 

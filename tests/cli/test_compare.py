@@ -69,7 +69,7 @@ def test_runs_whose_users_have_other_names_are_refused(shop, capsys, tmp_path):
         other = write_record(tmp_path / str(place), read_record(folder), renamed)
         assert _main(["compare", ids["ease"], str(other)]) == 2
         error = capsys.readouterr().err
-        assert "equal interactions of different users, so the files of their data name users differently; fit" in error
+        assert "each have users that the other one lacks, as if the files of their data named users differently; fit" in error
 
 
 def test_a_run_that_knows_fewer_users_is_compared_on_those(shop, capsys, tmp_path):

@@ -179,7 +179,8 @@ def test_a_seed_gives_the_same_numbers_and_the_best_is_the_first_of_equals():
     ("given", "more", "error", "message"),
     [
         (samples(), {"baseline": "d"}, ConfigError, "unknown baseline 'd'"),
-        ({"a": (users(2), np.ones(2)), "b": (users(2) + 2, np.ones(2))}, {}, DataError, "no user is measured in all"),
+        ({"a": (users(2), np.ones(2)), "b": (users(2) + 2, np.ones(2))}, {}, DataError, "a and b each have users"),
+        ({"a": (users(2), np.ones(2)), "b": (users(0), np.ones(0))}, {}, DataError, "no user is measured in all"),
         ({"a": (users(2), np.ones(2)), "b": (np.zeros(2), np.ones(2))}, {}, DataError, "b: a user has two values"),
         ({"a": (users(2), np.array([1, np.nan])), "b": (users(2), np.ones(2))}, {}, DataError, "a: 1 users have a value"),
     ],

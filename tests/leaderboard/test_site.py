@@ -76,6 +76,16 @@ def test_every_link_leads_to_a_page(site):
             assert html.unescape(target) in site, (name, target)
 
 
+def test_a_dataset_has_a_page_for_each_larger_budget(tmp_path):
+    results = filled(tmp_path / "store")
+    paths = write_site(tmp_path / "site", boards_of(results)[::-1], results, {}, COLLECTION)
+    texts = {path.name: path.read_text() for path in paths}
+    for name in ("dataset-lastfm.html", "budget-12s.html", "method-sl.html"):
+        assert 'href="dataset-lastfm-12s.html"' in texts[name], name
+    large = texts["dataset-lastfm-12s.html"]
+    assert 'href="dataset-lastfm.html"' in large and "Leaderboard: lastfm, 12s" in large
+
+
 def test_the_index_says_what_the_board_says(site):
     text = site["index.html"].read_text()
     assert "4 methods on 5 datasets, 12s each" in text and "<figure>" not in text

@@ -10,8 +10,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from rankbench.core.thread_pool import in_order, threads_of
+from rankbench.data.blocks import csr_from_pairs, gram
 from rankbench.experiment.job import configure
-from rankbench.fitting.thread_pool import in_order, threads_of
+from rankbench.losses.sparsemax import sparsemax_of
 from rankbench.losses.spec import registered as losses
 from rankbench.training import subnormals, trainer
 from rankbench.training.trainer import Trainer
@@ -36,6 +38,21 @@ def test_a_forked_child_has_threads_of_its_own():
     child = multiprocessing.get_context("fork").Process(target=lambda: list(in_order(abs, [-1, -2], 2)), daemon=True)
     child.start()
     child.join(20)
+    assert child.exitcode == 0
+
+
+def test_loops_that_threads_divide_compute_the_same_in_a_forked_child():
+    """The threads of numba and OpenMP do not: there, the child was ended, or a matrix had nothing in it."""
+    X = csr_from_pairs(np.arange(600) % 60, np.arange(600) % 47, (60, 47))
+    expected, z = gram(X).take(), torch.randn(70, 9, generator=torch.Generator().manual_seed(0))
+    best = sparsemax_of(z)
+
+    def computes():
+        assert np.array_equal(gram(X).take(), expected) and torch.equal(sparsemax_of(z), best)
+
+    child = multiprocessing.get_context("fork").Process(target=computes, daemon=True)
+    child.start()
+    child.join(60)
     assert child.exitcode == 0
 
 

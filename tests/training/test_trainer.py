@@ -36,8 +36,8 @@ def test_training_data_without_interactions_are_refused():
 
 @pytest.mark.parametrize("rest", [1, 2, 3])
 def test_a_rest_of_few_rows_joins_the_batch_before_it_if_rows_are_negatives(X, rest):
-    """A variance over the other rows of the batch needs two of them."""
-    run = trainer_of(X, "rgx-sampled-sgd", sampler="in-batch", batch_size=X.nnz - rest)
+    """Some losses need two other rows of the batch."""
+    run = trainer_of(X, "bpr", sampler="in-batch", batch_size=X.nnz - rest)
     sizes = [len(each) for each in run._chosen(1)]
     assert sizes == ([X.nnz - 3, 3] if rest == 3 else [X.nnz])
     assert math.isfinite(run.epoch(1, 1.0))

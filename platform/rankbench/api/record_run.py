@@ -29,7 +29,7 @@ from rankbench.schema.shared_sweeps import claimed_run, store_run
 from rankbench.sweeps.views.phases import err, phase_progress
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.mlflow_sink import MlflowSink
-from rankbench.tracking.record import RunRecord, find_record, keep_aside, read_record, write_record
+from rankbench.tracking.record import RunRecord, find_record, keep_aside, read_record, require_own, write_record
 from rankbench.tracking.run_fields import run_name
 from rankbench.tracking.saved_views import standing_view
 
@@ -155,7 +155,8 @@ def _fit(job: Job, options: RunOptions, environment: Environment, points: LivePo
     run_id = job.run_id(config)
     if not options.fresh:
         try:  # an unreadable record is refused before the fit, not after it
-            find_record(environment.results / "runs" / run_id)
+            if record := find_record(folder := environment.results / "runs" / run_id):
+                require_own(folder, record)
         except DataError as error:
             raise DataError(f"{error}; --fresh replaces it") from None
     checkpoints, spill = environment.results / "checkpoints" / run_id, options.spill or environment.results / "spill"

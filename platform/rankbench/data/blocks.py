@@ -10,6 +10,9 @@ import scipy.sparse as sp
 from rankbench.core.compiler import numba
 from rankbench.core.errors import require
 from rankbench.core.memory import dense_bytes, require_memory
+from rankbench.core.thread_pool import divided
+
+TILE = 64  # rows and columns of a matrix that stay in cache together
 
 
 def csr_from_pairs(user: np.ndarray, item: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
@@ -82,7 +85,7 @@ def gram(X: sp.csr_array, dtype: type = np.float32) -> Gram:
     counts = np.diff(item_ptr).astype(np.float64)
     require_exact(counts, dtype)
     matrix = np.empty((n_items, n_items), dtype)
-    _gram_rows(item_ptr, item_users, positions, X.indptr, X.indices, matrix)
+    divided(_gram_rows, (n_items + 1) // 2, item_ptr, item_users, positions, X.indptr, X.indices, matrix)
     mirror_upper(matrix)
     return Gram(matrix, counts)
 
@@ -104,11 +107,11 @@ def by_item(user_ptr, user_items, n_items):
     return ptr, users, positions
 
 
-@numba.njit(parallel=True, cache=True)
-def _gram_rows(item_ptr, item_users, positions, user_ptr, user_items, out):
+@numba.njit(nogil=True, cache=True)
+def _gram_rows(item_ptr, item_users, positions, user_ptr, user_items, out, start, stop):
     """The upper triangle. Early rows are long and late rows short: a task takes one of each, so that threads end together."""
     n_items = out.shape[0]
-    for task in numba.prange((n_items + 1) // 2):
+    for task in range(start, stop):
         first = np.int64(task)
         last = n_items - 1 - first
         _gram_row(first, item_ptr, item_users, positions, user_ptr, user_items, out)
@@ -129,12 +132,16 @@ def _gram_row(i, item_ptr, item_users, positions, user_ptr, user_items, out):
         out[i, j] = row[j]
 
 
-@numba.njit(parallel=True, cache=True)
-def mirror_upper(matrix):
-    """Copy the upper triangle to the lower, tile by tile so that both sides stay in cache."""
-    n, tile = matrix.shape[0], 64
-    n_tiles = (n + tile - 1) // tile
-    for a in numba.prange(n_tiles):
+def mirror_upper(matrix: np.ndarray) -> None:
+    """Copy the upper triangle to the lower."""
+    divided(_mirror_upper, -(-matrix.shape[0] // TILE), matrix)
+
+
+@numba.njit(nogil=True, cache=True)
+def _mirror_upper(matrix, start, stop):
+    """Rows of tiles of the lower triangle, tile by tile so that both sides stay in cache."""
+    n, tile = matrix.shape[0], TILE
+    for a in range(start, stop):
         for b in range(a + 1):
             for i in range(a * tile, min(n, (a + 1) * tile)):
                 for j in range(b * tile, min(i, (b + 1) * tile)):

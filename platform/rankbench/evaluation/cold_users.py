@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from rankbench.core.thread_pool import slices
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.beyond import OF_LISTS
 from rankbench.evaluation.metrics import MetricSet, PerUser, measure
 from rankbench.evaluation.ranking import BLOCK_ITEMS, BLOCK_USERS, Ranking, rank
 from rankbench.fitting.recommenders import FactorRecommender, Recommender, score
-from rankbench.fitting.thread_pool import slices
 
 WITH, WITHOUT = "with_history", "without_history"
 Means = dict[str, dict[str, float]]  # WITH and WITHOUT, each with its metrics

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rankbench.core.compiler import numba
+from rankbench.core.thread_pool import slices
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import (
     BLOCK_USERS,
@@ -25,7 +26,6 @@ from rankbench.evaluation.ranking import (
     scan_part,
 )
 from rankbench.fitting.executors import BlockMap
-from rankbench.fitting.thread_pool import slices
 
 _Data = tuple[list[ColumnRecommender], Holdout, int, bool]  # models, holdout, k, auc
 

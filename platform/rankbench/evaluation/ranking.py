@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 
 from rankbench.core.compiler import numba
 from rankbench.core.errors import NumericalError
+from rankbench.core.thread_pool import slices
 from rankbench.data.splits import Holdout
 from rankbench.fitting.recommenders import Recommender
-from rankbench.fitting.thread_pool import slices
 
 BLOCK_USERS, BLOCK_ITEMS = 256, 2048  # one block of scores, 2 MB in float32, stays in a core's cache
 STRIDE = 64  # number of scores that are compared with the k-th best at once

@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from rankbench.core.compiler import numba
 from rankbench.core.rng import stream
+from rankbench.core.thread_pool import in_order, slices
 from rankbench.evaluation.metrics import PerUser
-from rankbench.fitting.thread_pool import in_order, slices
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95

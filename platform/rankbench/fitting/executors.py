@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from rankbench.core.thread_pool import in_order
 from rankbench.fitting.flow import Flow
-from rankbench.fitting.thread_pool import in_order
 
 
 @runtime_checkable

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rankbench.core.compiler import numba
-from rankbench.fitting.thread_pool import each, slices
+from rankbench.core.thread_pool import each, slices
 
 COMBINED = 8  # most changes of an array in one task: more would delay those that wait for them
 QUEUE = 2  # tasks per slot that a node has been handed, of which one runs

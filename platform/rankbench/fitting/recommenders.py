@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.compiler import numba
-from rankbench.fitting.thread_pool import by_threads, slices
+from rankbench.core.thread_pool import by_threads, slices
 
 _ENCODED = 1024  # histories that are encoded at once
 

@@ -143,9 +143,9 @@ def compare(
 
     `samples`: model → raw user ids (m,) and values (m,), in any order, with weights if the metric is a ratio: then means are
     ratios too, of the same draws, and users without a part in it are in no test. Users that a model lacks are left out, also
-    from the means. Equal `seed` and users give equal numbers. `resamples`: by default 2000, or 200 per pair if that is more.
-    Without `every_pair`, of more than FEW models only those pairs are tested that are returned, and neighbours. All processors
-    are used. `on_progress` is called with the share that is done.
+    from the means; those of one model have all others. Equal `seed` and users give equal numbers. `resamples`: by default 2000,
+    or 200 per pair if that is more. Without `every_pair`, of more than FEW models only those pairs are tested that are
+    returned, and neighbours. All processors are used. `on_progress` is called with the share that is done.
 
     Raises ConfigError for an unknown baseline, OtherGroups if the metric is of groups of items or users that models do not
     share, DataError if the models have no user in common, a user appears twice or a value is not finite.
@@ -290,15 +290,15 @@ def user_means(samples: Sequence[UserValues | tuple[np.ndarray, np.ndarray]]) ->
 
 
 def other_names(samples: Mapping[str, UserValues]) -> str:
-    """Why the values of two samples cannot be of the same users; empty if they can. Of equal data, those who are measured are
+    """Why the values of two samples are not of the same users; empty if they can be. Of equal data, those who are measured are
     the same, or with `cold_users: drop` some of them: the models that were fitted on less know fewer.
     """
-    users = {name: {*each.users.tolist()} for name, each in samples.items()}
-    most = max(users, key=lambda name: len(users[name]))
-    other = next((name for name in users if not users[name] <= users[most]), None)
+    most = max(samples, key=lambda name: len(samples[name].users))
+    known = {*samples[most].users.tolist()}
+    other = next((name for name, each in samples.items() if not known.issuperset(each.users.tolist())), None)
     if other is None:
         return ""
-    why = "have equal interactions of different users, so the files of their data name users differently"
+    why = "each have users that the other one lacks, as if the files of their data named users differently"
     return f"{most} and {other} {why}; fit them again on the files of one of them"
 
 

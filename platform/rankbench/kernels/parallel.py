@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankbench.core.compiler import numba
-from rankbench.fitting.thread_pool import threads_of
+from rankbench.core.thread_pool import threads_of
 
 ROWS = 2048  # rows of a block that stays in the cache
 _SMALL = 1 << 16  # amount of work below which starting a thread costs more than it saves

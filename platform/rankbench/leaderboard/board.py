@@ -202,7 +202,7 @@ class Board:
                 )
             yield (
                 f"{name} reaches {_percent(share)} of the best value on the mean dataset, and is the best on {_percent(first)} "
-                "of them. In parentheses: 95 % intervals by the bootstrap over datasets."
+                "of them. In parentheses: 95 % intervals by the bootstrap over sources of datasets."
             )
             rivals = sorted(((each.leads or 0, method) for method, each in self.spread.items() if method != name), reverse=True)
             if near := [f"{method} in {percent(each)}" for each, method in rivals if each >= RIVAL]:
@@ -223,8 +223,7 @@ class Board:
         n, fixed = len(self.paired), "all pairs"
         if self.declared:
             after = f" after {self.declared.after}" if self.declared.after else ""
-            part = f"{n} of " if n < len(self.declared.pairs) else ""  # those of methods that are on this board
-            fixed = f"{part}the {len(self.declared.pairs)} comparisons fixed on {self.declared.fixed}{after}"
+            fixed = f"the {len(self.declared.pairs)} comparisons fixed on {self.declared.fixed}{after}"
         # A few datasets can move the mean one way while the ranks of all others point the other way.
         clear = [each for each in self.paired if each.p_holm < LEVEL and each.difference * (each.better - each.worse) > 0]
         differ = sorted(clear, key=lambda each: (each.p_holm, each.method))

@@ -262,7 +262,7 @@ class Attempt:
         outcome = self._outcome(best, ended) if best else Outcome(failure(self.job, self.job.configs[0], LATE))
         if self.saved.clock() <= self.job.milestone:  # one that has run for longer is kept
             if ended == "still gaining":
-                with suppress(StorageError):  # the result stands; without what is saved, a larger budget begins a new race
+                with suppress(StorageError):  # the result stands; a larger budget goes on from what was saved before
                     self.saved.write(self.race, self.curve, self.joules, [self.tested[each] for each in self._models()])
             else:
                 self.saved.remove()

@@ -34,7 +34,7 @@ def explorer(
     """Return the board of the entries by budget. `start` and `metric`: the budget and the metric that are shown first."""
     entries = [each for found in boards.values() for each in found]
     datasets, methods = sorted({each.dataset for each in entries}), sorted({each.entrant for each in entries})
-    metrics = [name for name in dict.fromkeys((metric, *METRICS)) if any(name in each.metrics for each in entries)]
+    metrics = [name for name in dict.fromkeys((metric, *METRICS)) if any(name in each.metrics for each in entries)] or [metric]
     traits = {each.dataset: each.traits for each in entries if each.traits}
     cpus: dict[str, dict[str, set[str]]] = {name: {} for name in datasets}
     for allowed, found in boards.items():

@@ -43,7 +43,7 @@ def mean_ranks(spread: Mapping[str, Spread], name: str) -> Figure | None:
         marks += [Marks([rank.low, rank.high], [place] * 2, size=0, width=2), Marks([rank.mean], [place], tips=[tip])]
     names, size = [short(each, 24) for each in shown], (7.5, 0.8 + 0.24 * len(shown))
     panel = Panel("", "mean rank", marks=marks, size=size, rows=names, grid="x", dense=True)
-    caption = "Mean ranks of the best methods, with 95 % intervals by the bootstrap over datasets."
+    caption = "Mean ranks of the best methods, with 95 % intervals by the bootstrap over sources of datasets."
     return Figure(name, caption, [panel]) if marks else None
 
 
@@ -91,7 +91,7 @@ def curves(lines: Mapping[str, Sequence[tuple[float, float]]], about: str, capti
         seconds, values = zip(*points, strict=True)
         legend = each if len(lines) <= LINES else ""
         marks.append(Marks(seconds, values, style[each], name=legend, size=0, width=1.5, steps=True))
-        tips = [f"{each}\n{seconds[-1]:.3g} s: {values[-1]:.4f}"]
+        tips = [f"{each}\n{seconds[-1]:.4g} s: {values[-1]:.4f}"]
         marks.append(Marks(seconds[-1:], values[-1:], style[each], tips=tips, size=4))
     spread = spans(each for points in lines.values() for each, _ in points)
     return Figure(name, caption, [Panel("", "seconds", about, marks, size=(7.5, 4.2), log_x=spread, legend="lower right")])

@@ -33,8 +33,9 @@ from rankbench.reports.site import Site
 
 MEANING = (
     "Each method had the same time on each dataset, to search its settings on the validation set. Reading data and the "
-    "measurement on test are not counted. Values are means over users on test; brackets are 95 % intervals over users. "
+    "measurement on test are not counted. Values are means over users on test. "
 )
+VALUES = "Values are means over users on test; brackets are 95 % intervals over users."
 OF_RACES = "default: the method's own defaults, as long as validation chooses, with as much time as any other setting."
 TESTED = 10  # methods of a dataset that are compared: each further one needs more resamples for all pairs
 TIES = (
@@ -226,8 +227,8 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard, others: Sequ
                 *[each.cpu] * several,
             ]
         )  # fmt: skip
-    others = [name for name in names if name != board.metric]
-    header = ["method", board.metric, "against the best", *others, "default", "gain", "settings tried", "ended"]
+    beside = [name for name in names if name != board.metric]
+    header = ["method", board.metric, "against the best", *beside, "default", "gain", "settings tried", "ended"]
     header += ["seconds", "of the fit", "GB", *["processor"] * several]
     sections = [Section("", (Text(TIES if tested else UNTESTED), Grid(header, body)))]
     caption = (
@@ -239,12 +240,12 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard, others: Sequ
     if foreign := [each for each in board.foreign if each.dataset == dataset]:
         rows = [
             [
-                each.name, *[_value(each, name) for name in (board.metric, *others)],
+                each.name, *[_value(each, name) for name in (board.metric, *beside)],
                 "" if each.seconds is None else f"{each.seconds:.1f}", each.fit_on, "; ".join(each.said),
             ]
             for each in foreign
         ]  # fmt: skip
-        header = ["lists", board.metric, *others, "seconds of the fit, as told", "fitted on", "notes"]
+        header = ["lists", board.metric, *beside, "seconds of the fit, as told", "fitted on", "notes"]
         sections.append(Section("Foreign lists", (Text(FOREIGN), Grid(header, rows))))
     lost = [each for each in board.by_dataset[dataset] if not each.finished]
     if lost:
@@ -263,7 +264,7 @@ def _dataset_page(dataset: str, board: Board, results: Leaderboard, others: Sequ
     if others:
         sections.append(Section("Other budgets", (Grid(["budget"], [[each] for each in others]),)))
     facts = ("budget", board.allowed), *_processors(board.by_dataset[dataset])
-    return Page(f"Leaderboard: {dataset}", (), tuple(sections), facts)
+    return Page(f"Leaderboard: {dataset}, {board.allowed}", (VALUES,), tuple(sections), facts)
 
 
 def ties(ranked: Sequence[Result], metric: str, results: Leaderboard) -> Ties | None:
@@ -319,7 +320,7 @@ def _method_page(method: str, boards: Sequence[Board]) -> Page:
         if entries:
             header = ["dataset", "place", board.metric, "chosen setting", *["processor"] * several, "command"]
             sections.append(Section(f"Budget {board.allowed}", (Grid(header, body),)))
-    return Page(f"Leaderboard: {method}", (), tuple(sections))
+    return Page(f"Leaderboard: {method}", (VALUES,), tuple(sections))
 
 
 def _shares_over_seconds(method: str, boards: Sequence[Board]) -> dict[str, list[tuple[float, float]]]:

@@ -120,10 +120,12 @@ def boards(
     for allowed in budgets:
         of_budget = within(chosen, allowed)
         if not ended:
-            waiting = _waiting(every, chosen, allowed)
+            waiting = _waiting(every, chosen, allowed, kind)
             of_budget = [each for each in of_budget if each.dataset not in waiting]
         if of_budget and (budget or allowed not in others):
             shown, notes = comparable(of_budget, kind)
+            if not shown:
+                continue
             if behind := sorted({each.entrant for each in chosen} - {each.entrant for each in of_budget}):
                 notes = (*notes, f"Without an entry at {allowed}, and so not on this board: {in_words(behind, 'methods')}.")
             notes = (*notes, left) if others and not budget else notes
@@ -134,10 +136,13 @@ def boards(
     return sorted(found, key=lambda each: (-sum(of.metric == each.metric for of in each.entries), -each.seconds))
 
 
-def _waiting(every: Sequence[Result], chosen: Sequence[Result], allowed: str) -> set[str]:
+def _waiting(every: Sequence[Result], chosen: Sequence[Result], allowed: str, kind: tuple[str, int]) -> set[str]:
     """The datasets on which no race of `every` entry has gone on to a budget, and one of the chosen could: methods whose races
     were over before would be all that is ranked there.
     """
-    races = {each.race for each in within(chosen, allowed)}
-    could = {each.dataset for each in chosen if each.race not in races and each.status != "failed"}
-    return could - {each.dataset for each in every if each.allowed == allowed}
+    gone = [each for each in comparable(within(every, allowed), kind)[0] if each.allowed == allowed]
+    entrants = {each.entrant for each in gone}  # others need not go on, as with --best
+    last = {each.race: each for each in sorted(chosen, key=lambda each: each.budget)}
+    now = [each for each in comparable([*last.values()], kind)[0] if each.budget < seconds_of(allowed)]
+    could = {each.dataset for each in now if each.entrant in entrants and not each.over and each.status != "failed"}
+    return could - {each.dataset for each in gone}

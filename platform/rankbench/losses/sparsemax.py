@@ -17,24 +17,25 @@ import torch
 from torch import Tensor
 
 from rankbench.core.compiler import numba
+from rankbench.core.thread_pool import divided
 from rankbench.losses.spec import NoParams, Scores, loss
 
 
 @torch.no_grad()
 def sparsemax_of(z: Tensor) -> Tensor:
     """The distribution nearest to each row of `z` (B, N) in squared distance; most accurate if the largest score is near 0."""
-    theta = torch.from_numpy(_thresholds(z.cpu().numpy())).to(z)
-    return (z - theta[:, None]).clamp(min=0)
+    theta = np.empty(len(z))
+    divided(_thresholds, len(z), z.cpu().numpy(), theta)
+    return (z - torch.from_numpy(theta).to(z)[:, None]).clamp(min=0)
 
 
-@numba.njit(parallel=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _thresholds(z):
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _thresholds(z, theta, start, stop):
     """Solve Σ_j [z_j − θ]₊ = 1 for θ (B,), float64, by Newton's method on a convex piecewise linear function, from below.
 
     θ then only rises and reaches the root after a few passes (Michelot 1986), which is much faster than sorting the row.
     """
-    theta = np.empty(len(z))
-    for i in numba.prange(len(z)):
+    for i in range(start, stop):
         row = z[i]
         # At the largest score minus 1, the sum is at least 1.
         level, members = np.float64(row.max()) - 1.0, 0
@@ -52,7 +53,6 @@ def _thresholds(z):
             members = count
             level += rise
         theta[i] = level
-    return theta
 
 
 @loss(

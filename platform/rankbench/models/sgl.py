@@ -32,7 +32,7 @@ class SGL(Params):
     n_layers: int = param(3, "number of graph layers", Range(1, 4), ge=1)
     edge_dropout: float = param(0.1, "share ρ of interactions that each of the two graphs lacks", Range(0, 0.5), ge=0, lt=1)
     ssl_weight: float = param(0.1, "weight λ_1 of the contrastive loss", Range(0.005, 1), ge=0)
-    ssl_tau: float = param(0.2, "temperature τ of the contrastive loss", Range(0.1, 1), gt=0)
+    ssl_tau: float = param(0.2, "temperature τ of the contrastive loss", Range(0.1, 1), ge=0.025)
     contrast_nodes: int = param(
         0,
         "number of users, and of items, drawn for the sums over w in each step; 0: all of them, as published",

@@ -39,7 +39,7 @@ class XSimGCL(Params):
     n_layers: int = param(3, "number of graph layers", Range(1, 4), ge=1)
     noise: float = param(0.1, "length ε of the noise in each layer", Range(0.01, 0.5), ge=0)
     aux_weight: float = param(0.01, "weight λ of the contrastive loss", Range(0.01, 0.2), ge=0)
-    aux_tau: float = param(0.2, "temperature τ of the contrastive loss", Range(0.1, 0.2), gt=0)
+    aux_tau: float = param(0.2, "temperature τ of the contrastive loss", Range(0.1, 0.2), ge=0.025)
     contrast_nodes: int = param(
         0,
         "number of nodes that are compared with one another, in random groups of a batch's nodes; 0: all of the batch",

@@ -34,7 +34,7 @@ FONT = re.compile(r"font: (?:bold |\d+ )?([\d.]+px)[^;\"]*")
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # what no SVG may contain
 COLOURS = 128  # in the palette of a saved picture: more than it uses, and a third of the bytes of a full-colour file
 LEGEND_LINES = 15  # as many as one panel has room for
-LIGHT = 79  # percent from where on the numbers of a table of colours are white
+LIGHT = 85  # percent from where on the numbers of a table of colours are white
 AROUND = [(1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)]  # sides for the name of a point, best first
 GAPS = (1.5, 9, 18, 30, 44)  # distances between a point and its name, nearest first
 SVG = "{http://www.w3.org/2000/svg}"
@@ -79,7 +79,11 @@ def svg(panel: Panel, number: int) -> str:
     wide = float(root.attrib.pop("width").removesuffix("pt")) / 72 * 96
     del root.attrib["height"]
     size = f"flex: 1 1 {wide:.0f}px; max-width: min(100%, {1.25 * wide:.0f}px)"
-    root.attrib |= {"style": size, "role": "img", "aria-label": ", ".join(filter(None, (panel.title, panel.x_label)))}
+    root.attrib |= {
+        "style": size,
+        "role": "img",
+        "aria-label": ", ".join(filter(None, (panel.title, panel.y_label, panel.x_label))),
+    }
     ET.register_namespace("", SVG.strip("{}"))
     ET.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     found = ET.tostring(root, encoding="unicode")
@@ -230,7 +234,7 @@ def _table_of_colours(axis: Axes, shares: np.ndarray) -> None:
     axis.pcolormesh(columns, rows, shares, cmap="Blues", vmin=50, vmax=100)
     for (row, column), share in np.ndenumerate(shares):
         # A cell without a value has the ground of the page, which may be dark.
-        text, colour = ("–", INK) if np.isnan(share) else (f"{share:.0f}", "#fefefe" if share > LIGHT else "#1b2430")
+        text, colour = ("–", INK) if np.isnan(share) else (f"{share:.0f}", "#fefefe" if share > LIGHT else "#000001")
         axis.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
 
 

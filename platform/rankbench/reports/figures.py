@@ -215,7 +215,7 @@ def data_figure(name: str, curves: dict[str, np.ndarray]) -> Figure:
         middle = float(np.median(counts))
         marks = [
             Marks(range(1, len(counts) + 1), counts.tolist(), Style(COLOURS[0]), size=0, width=1.5),
-            Marks([1], [middle], Style(COLOURS[1], (4, 2)), width=1, across=True, name=f"median {middle:.0f}"),
+            Marks([1], [middle], Style(COLOURS[1], (4, 2)), width=1, across=True, name=f"median {middle:g}"),
         ]
         title, labels = f"{name}: {len(counts):,} {what}s", (f"rank of the {what}", "interactions")
         panels.append(Panel(title, *labels, marks, size=(4.4, 3.4), log_x=True, log_y=True))

@@ -12,6 +12,7 @@ from pathlib import Path
 from rankbench.cluster.session import Session
 from rankbench.core.code import package_fingerprint
 from rankbench.core.environment import Environment
+from rankbench.core.errors import DataError
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
@@ -221,23 +222,33 @@ def _fit(batch: Sequence[Task], budgeted: BudgetedRun) -> None:
     store = SweepStore(records_folder(budgeted.environment).parent)
     for run_id, (task, fit) in wanted.items():
         # A record of before that measurement must not take its place, and one without values of users cannot be tested.
-        record, known = find_record(folder := store.records / run_id), measurement_of(fit, budgeted.evidence)
+        record, known = _record_in(folder := store.records / run_id, budgeted), measurement_of(fit, budgeted.evidence)
         older = record and known and record.started_at < known.started_at
         if task.stage == "again" and record and (older or not (folder / "per_user.parquet").is_file()):
             shutil.rmtree(folder)
     _run(planned, spec, store, done, lambda record: wanted[record.id][1].rows if record.id in wanted else (), budgeted)
 
 
-def _forget_others(planned: Sequence[Unit], store: SweepStore, environment: Environment) -> None:
+def _record_in(folder: Path, budgeted: BudgetedRun) -> RunRecord | None:
+    """The record in a folder, if there is one. One that cannot be read is named and removed: the fit is made again."""
+    try:
+        return find_record(folder)
+    except DataError as error:
+        budgeted.on_progress(f"{error}; the fit is repeated")
+        shutil.rmtree(folder)
+        return None
+
+
+def _forget_others(planned: Sequence[Unit], store: SweepStore, budgeted: BudgetedRun) -> None:
     """Remove records of the units that are of other prepared data than those of now, or by code that was not committed, unless
     it is that of now: nobody knows what it was. A fit that did not finish does not say its data.
     """
     now: dict[str, str] = {}  # key of a card → fingerprint of its data
     for job in (unit.job for unit in planned):
         for config in job.configs:
-            if record := find_record(folder := store.records / job.run_id(config)):
+            if record := _record_in(folder := store.records / job.run_id(config), budgeted):
                 if (key := job.card.content_key()) not in now:
-                    now[key] = prepare(job.card, environment).fingerprint
+                    now[key] = prepare(job.card, budgeted.environment).fingerprint
                 revision = str(record.environment.get("revision") or "")
                 unknown = revision.endswith(CHANGED) and record.environment.get("code") != package_fingerprint()
                 if unknown or record.dataset.fingerprint not in ("", now[key]):
@@ -283,7 +294,7 @@ def _run(
         done(unit, records, cached)
         budgeted.on_records(unit, records, store.records, [rows_of(record) for record in records])
 
-    _forget_others(planned, store, budgeted.environment)
+    _forget_others(planned, store, budgeted)
     run_units(
         planned, budgeted.environment, store, budgeted.cluster, spec.resources, ended, spec.search,
         warn=budgeted.on_progress, running=budgeted.running, in_order=True, may_begin=may_begin,

@@ -140,7 +140,7 @@ def tasks(
             seconds = _seconds_left(unit, begun) if begun else _seconds_of(own, evidence) or (unit.cost if size else 0.0)
             waited = _waited([row for fit in own for row in fit.rows], evidence)
             failed = False
-            with suppress(DataError):  # a record that cannot be read is named by the run that replaces it
+            with suppress(DataError):  # one that cannot be read is named, and replaced, by the run
                 record = find_record(records_folder(environment) / unit.run_id)
                 failed = record is not None and record.failed
             result.append(Task(stage, first.card.name, own, unit, waited=waited, seconds=seconds, begun=begun, failed=failed))

@@ -58,12 +58,12 @@ class ShownClaim(NamedTuple):
             verdict = "cannot be told"
         if self.stand_in:
             verdict = "not on this stand-in" if verdict == "contradicted" else f"{verdict} on this stand-in"
-        if verdict.startswith(("holds", "contradicted")):
-            if any(pair.seeds == 1 and self._has_seeds(pair) for pair in self.tests.pairs):
-                verdict += " (users)"
-            rows = {label for pair in self.tests.pairs for label in pair.rows}
-            if any(arm.after_test for arm in self.table.spec.arms if arm.label in rows):
-                verdict += " (range changed after test)"
+        one_seed = any(pair.seeds == 1 and self._has_seeds(pair) for pair in self.tests.pairs)
+        if verdict.startswith(("holds", "contradicted", "not on this")) and one_seed:
+            verdict += " (users)"
+        rows = {label for pair in self.tests.pairs for label in pair.rows}
+        if any(arm.after_test for arm in self.table.spec.arms if arm.label in rows):
+            verdict += " (range changed after test)"
         return verdict
 
     @property
@@ -116,8 +116,8 @@ def _untested(tables: Sequence[PaperTable], tested: Sequence[ShownClaim], eviden
 def rows_compared(claim: StoredClaim) -> str:
     if not claim.pairs:
         return "none"
-    than = {pair.than for pair in claim.pairs}
-    return f"{len(than)} of {len(than) + len(claim.missing)}"
+    than, missing = {pair.than for pair in claim.pairs}, {*claim.missing} - {pair.better for pair in claim.pairs}
+    return f"{len(than - missing)} of {len(than | missing)}"
 
 
 def seeds_compared(claim: StoredClaim) -> str:

@@ -237,12 +237,17 @@ def write_record(
     return target
 
 
-def keep_aside(folder: Path, record: RunRecord) -> Path:
-    """Copy the `record` in `folder`, which one of other code will replace, to <id>.<fingerprint of its code>; return that.
-    Raises DataError if its content, which may be of others, would name a folder elsewhere.
-    """
+def require_own(folder: Path, record: RunRecord) -> None:
+    """Raise DataError if the content of a record, which may be of others, would name a folder elsewhere."""
     if record.id != folder.name or not re.fullmatch(r"\w+", record.code):
         raise DataError(f"{folder}: its record is of {shown(record.id)}, of the code {shown(record.code)}; remove the folder")
+
+
+def keep_aside(folder: Path, record: RunRecord) -> Path:
+    """Copy the `record` in `folder`, which one of other code will replace, to <id>.<fingerprint of its code>; return that.
+    Raises DataError as `require_own` does.
+    """
+    require_own(folder, record)
     kept = with_values(record, id=f"{record.id}.{record.code}")
     with atomic_folder(folder.parent / kept.id, replace=True) as scratch:
         shutil.copytree(folder, scratch, dirs_exist_ok=True)

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from rankbench.core.compiler import numba
 from rankbench.core.devices import compiled
-from rankbench.fitting.thread_pool import in_order
+from rankbench.core.thread_pool import in_order
 from rankbench.kernels.catalogue_sum import catalogue_sum
 from rankbench.kernels.neighbours import Precision
 from rankbench.kernels.rows import take_rows

@@ -25,8 +25,8 @@ import scipy.sparse as sp
 
 from rankbench.core.compiler import numba
 from rankbench.core.errors import NumericalError
+from rankbench.core.thread_pool import by_threads, slices
 from rankbench.fitting.executors import BlockMap
-from rankbench.fitting.thread_pool import by_threads, slices
 from rankbench.solvers.als.exact import exact_cycles, solve_exact
 from rankbench.solvers.als.gradients import solve_gradients, steps_are_cheaper
 from rankbench.solvers.als.quadratic_loss import QuadraticLoss

@@ -9,8 +9,8 @@ from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
 from rankbench.core.errors import NumericalError
+from rankbench.core.thread_pool import each, slices
 from rankbench.data.blocks import mirror_upper
-from rankbench.fitting.thread_pool import each, slices
 from rankbench.solvers.inverse.blas import product
 
 PANEL, SMALL_PANEL = 512, 256

@@ -11,10 +11,10 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from rankbench.core.errors import NumericalError
 from rankbench.core.rng import stream
+from rankbench.core.thread_pool import by_threads, slices
 from rankbench.data.blocks import gram
 from rankbench.fitting.method import Shift, require_interactions
 from rankbench.fitting.recommenders import LowRankRecommender
-from rankbench.fitting.thread_pool import by_threads, slices
 from rankbench.solvers.inverse.shared import inverse
 
 ROWS = 1024  # rows that a thread multiplies at once; the same for any number of threads, so that the bits do not depend on it

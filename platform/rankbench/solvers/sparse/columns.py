@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.compiler import numba
+from rankbench.core.thread_pool import by_threads
 from rankbench.fitting.recommenders import SparseRecommender
-from rankbench.fitting.thread_pool import by_threads
 
 COLUMNS = 64  # columns of a block, whatever the number of threads
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rankbench.core.compiler import numba
+from rankbench.core.thread_pool import divided
 from rankbench.data.blocks import require_exact
 from rankbench.fitting.method import Shift
 from rankbench.solvers.inverse.shared import shifted_diagonal
@@ -60,7 +61,8 @@ class ShiftedGram:
             stop = max(start + 1, first + int(np.searchsorted(ends, before + capacity, "right")))
             ptr = np.append(0, ends[start - first : stop - first] - before)
             _by_item(self.X.indptr, self.X.indices, start, stop, ptr[:-1].copy(), users, positions)
-            _count_pairs(ptr, users, positions, self.X.indptr, self.X.indices, start, first, grid.n, grid.tile, runs, panel)
+            of_items = ptr, users, positions, self.X.indptr, self.X.indices, start, first, grid.n, grid.tile, runs, panel
+            divided(_count_pairs, stop - start, *of_items)
             start = stop
         if blocks[0] == k:
             np.fill_diagonal(grid.view(panel[0], (k, k)), self.diagonal[first:last])
@@ -88,12 +90,12 @@ def _by_item(user_ptr, user_items, start, stop, fill, users, positions):
             fill[i] += 1
 
 
-@numba.njit(parallel=True, cache=True)
-def _count_pairs(ptr, users, positions, user_ptr, user_items, start, first, n, tile, runs, panel):
+@numba.njit(nogil=True, cache=True)
+def _count_pairs(ptr, users, positions, user_ptr, user_items, start, first, n, tile, runs, panel, begin, end):
     """Columns of tiles from item `start` on: the number of users who have both the item and each later item of `runs`, which
     are ranges of blocks.
     """
-    for task in numba.prange(len(ptr) - 1):
+    for task in range(begin, end):
         item = start + task
         done = 0
         for run in range(len(runs)):

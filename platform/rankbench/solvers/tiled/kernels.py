@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rankbench.fitting.thread_pool import each, slices
+from rankbench.core.thread_pool import each, slices
 from rankbench.solvers.inverse.blas import product, square, triangular
 from rankbench.solvers.inverse.linalg import cholesky_panel, inverse_panel, product_panel
 

@@ -115,5 +115,6 @@ def cause(lines: Sequence[str]) -> str:
     of an exception.
     """
     known = [meaning for part, meaning in _CAUSES.items() if any(part in line for line in lines)]
-    last = lines[-1].strip() if lines else UNSEEN
+    # The last lines of an error of CUDA say how to compile PyTorch.
+    last = next((line for line in lines if "CUDA error" in line), lines[-1] if lines else UNSEEN).strip()
     return known[0] if known else re.sub(r"^(ray\.exceptions\.)?\w+(Error|Exception): ", "", last)

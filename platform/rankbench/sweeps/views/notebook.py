@@ -72,7 +72,8 @@ def drawing(curves: Mapping[str, Sequence[tuple[float, float]]], x: str, y: str)
         figure = Figure(figsize=(7, 2.8), layout="constrained", facecolor="white")
         axis = figure.subplots()
         for position, (name, points) in enumerate(drawn.items()):
-            axis.plot(*zip(*points, strict=True), label=name, color=COLOURS[position % len(COLOURS)], lw=1.5)
+            colour, line = COLOURS[position % len(COLOURS)], ("-", "--", ":", "-.")[position // len(COLOURS) % 4]
+            axis.plot(*zip(*points, strict=True), label=name, color=colour, ls=line, lw=1.5)
         axis.set(xlabel=x, ylabel=y)
         axis.grid(alpha=0.3)
         if len(drawn) > 1:

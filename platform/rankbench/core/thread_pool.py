@@ -1,8 +1,11 @@
-"""Pools of threads of this process, which are kept for the next computation."""
+"""Pools of threads of this process, which are kept for the next computation. Those of numba and OpenMP do not survive a fork:
+in the child, a parallel loop would end the process, or return without having computed anything.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -14,13 +17,17 @@ import numpy as np
 
 from rankbench.core.compiler import numba
 
+NAME = "rankbench-pool"  # of all threads here
+PARTS = 64  # of work that may be uneven, so that threads end together
+
 
 def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) -> Iterator[Any]:
     """Yield function(block) in the order of `blocks`, computed by `workers` threads.
 
-    At most two results per worker exist at a time, apart from the one that the caller holds.
+    At most two results per worker exist at a time, apart from the one that the caller holds. In a thread of a pool, whose
+    others may all be waiting, that thread computes them.
     """
-    if workers == 1:
+    if workers == 1 or threading.current_thread().name.startswith(NAME):
         yield from map(function, blocks)
         return
     pool, todo = threads_of(workers), iter(blocks)
@@ -48,6 +55,11 @@ def each(function: Callable[[Any], Any], parts: Sequence[Any]) -> None:
         pass
 
 
+def divided(kernel: Callable[..., Any], n: int, *arrays: Any) -> None:
+    """Call kernel(*arrays, start, stop) for parts of 0 to n, of which each writes its own part of the arrays."""
+    each(lambda part: kernel(*arrays, part.start, part.stop), slices(0, n, max(1, -(-n // PARTS))))
+
+
 def slices(start: int, stop: int, width: int) -> list[slice]:
     """Return consecutive slices of `width` positions, the last perhaps of fewer, that cover `start` to `stop`."""
     return [slice(first, min(first + width, stop)) for first in range(start, stop, width)]
@@ -65,7 +77,7 @@ def threads_of(n: int) -> ThreadPoolExecutor:
 
 @cache
 def _threads(n: int, flushed: bool) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n, thread_name_prefix="rankbench")
+    return ThreadPoolExecutor(n, thread_name_prefix=NAME)
 
 
 if hasattr(os, "register_at_fork"):
