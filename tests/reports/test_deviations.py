@@ -118,6 +118,11 @@ def test_every_difference_is_named_with_both_values_and_the_arms():
     ]
 
 
+def test_what_the_paper_does_not_say_of_an_arm_is_no_difference():
+    told = deviations({"A": (20, TRAINED)}, [ARMS[0] | {"protocol": {"epochs": None, "tau": None}}])
+    assert told == []
+
+
 def test_a_searched_value_differs_if_the_range_lacks_the_papers_or_nothing_was_searched():
     arms = [ARMS[0] | {"params": {"tau": range_}} for range_ in ({"choice": [0.1, 0.3]}, {"loguniform": [0.1, 0.3]})]
     row, told = TRAINED | {"epochs": 200}, ["A: tau 0.1, where the paper has 0.2"]

@@ -8,6 +8,7 @@ from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import StoredClaim
 from rankbench.reproduce.pages import write_pages
 from rankbench.reproduce.paired import check_claims
+from rankbench.reproduce.shown_claims import shown_claims
 
 
 def claim(measured, text):
@@ -68,6 +69,18 @@ def test_rows_that_a_file_has_added_to_a_claim_or_taken_away_since_its_tests_are
     assert shown(first, narrow) == ({"holds"}, ["A − B"], [])
     without_runner_up = first.model_copy(update={"than": ("C",)})
     assert shown(without_runner_up, first) == ({"cannot be told"}, ["A − C"], [missing.replace("C.", "B.")])
+
+
+def test_a_claim_is_of_its_datasets_and_says_whether_a_range_was_changed_after_test(home, measured):
+    table, evidence = measured
+    first, second, third = table.spec.claims
+    claims = first, second.model_copy(update={"datasets": ("elsewhere",)}), third
+    arms = tuple(arm.model_copy(update={"after_test": arm.label == "C"}) for arm in table.spec.arms)
+    table = replace(table, spec=table.spec.model_copy(update={"claims": claims, "arms": arms}))
+    assert check_claims([table], ["synthetic"], evidence, home) == 2
+    shown = {each.tests.text: each.verdict for each in shown_claims([table], evidence)}
+    changed = "(range changed after test)"
+    assert shown == {"A is first": f"holds {changed}", "B is above C": f"not significant {changed}"}
 
 
 def test_a_claim_whose_rows_are_measured_and_not_tested_is_on_the_page(home, measured, tmp_path):

@@ -97,6 +97,7 @@ def test_a_parameter_is_used_where_another_one_calls_for_it(changes, used):
             {"sampler": "popularity"},
             "sampler=popularity: this loss needs uniform-all, because it subtracts",
         ),
+        ("rg2-sampled-sgd", {"sampler": "popularity"}, "sampler=popularity: this loss needs uniform-all, because its mean is"),
         ("sl", {"precision": "bfloat16"}, "precision=bfloat16: model=mf with own negatives has no product that it is for"),
         ("sl", {"model": "xsimgcl", "precision": "bfloat16"}, "precision=bfloat16: model=xsimgcl with own negatives has no"),
         *(
