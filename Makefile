@@ -48,6 +48,7 @@ test-oldest: .venv-oldest/.installed-$(TORCH)
 	@touch $@
 
 dist: install
+	rm -rf dist
 	$(VENV)/bin/python -m build
 
 docs: install

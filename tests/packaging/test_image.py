@@ -22,7 +22,7 @@ def copied():
 
 def test_every_copied_path_exists_and_is_not_ignored():
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    kept = {line[1:] for line in ignored if line.startswith("!")}
+    kept = {line[1:] for line in ignored if line.startswith("!") and "/" not in line}
     assert "*" in ignored
     assert {source for source, _ in copied()} == kept
     for source, target in copied():
@@ -44,7 +44,7 @@ def test_the_copied_files_are_all_that_a_build_reads():
     read = {each["path"] for each in hatch["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]}
     read |= {*build["project"]["license-files"], hatch["version"]["path"]}
     wheel = hatch["build"]["targets"]["wheel"]
-    read |= {Path(folder).parts[0] for folder in [*wheel["packages"], *wheel["force-include"]]}
+    read |= {Path(folder).parts[0] for folder in wheel["only-include"]}
     assert read | {"pyproject.toml", "constraints.txt"} == {source for source, _ in copied()}
 
 

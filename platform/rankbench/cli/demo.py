@@ -7,7 +7,6 @@ from pathlib import Path
 from rankbench.cli.console import Json, out, program
 from rankbench.cli.sweep import sweep
 from rankbench.core.environment import Environment, is_of_the_product
-from rankbench.schema.find import experiment_file
 from rankbench.sweeps.options import CommandOptions
 
 EXAMPLES = """Example:
@@ -17,6 +16,8 @@ EXAMPLES = """Example:
 
 def demo(json: Json = False) -> None:
     """Sweep 18 methods of nine families on built-in data. The sweep runs on Ray Tune and is recorded in MLflow."""
+    from rankbench.schema.find import experiment_file
+
     environment, file = Environment.from_env(), Path("demo.yaml")
     if not is_of_the_product(experiment_file(file, environment)):  # one of the user, or one in the working folder of others
         file = next(each for each in environment.catalogues("experiments") if is_of_the_product(each)) / file

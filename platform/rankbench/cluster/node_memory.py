@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import psutil
-
 from rankbench.cluster.machine import BLOCK_BYTES
 from rankbench.core.errors import ConfigError
+from rankbench.core.memory import memory_of_machine
 
 OBJECTS = 256 << 20  # bytes of the object store of a local node
 LEAST_OBJECTS = 80 << 20  # Ray refuses a smaller one than 75 MiB
@@ -31,9 +30,7 @@ class NodeMemory:
 
     @classmethod
     def of(cls, total: int, source: str) -> NodeMemory:
-        """Divide `total` bytes. Raises ConfigError, starting with `source`, if tasks get less than a block takes, or if this
-        host has less than `total`.
-        """
+        """Divide `total` bytes. Raises ConfigError, starting with `source`, if tasks get less than a block takes."""
         memory = cls(total, max(LEAST_OBJECTS, min(OBJECTS, int(SHARE * total))))
         if memory.tasks < BLOCK_BYTES:
             least = BLOCK_BYTES + LEAST_OBJECTS
@@ -41,9 +38,12 @@ class NodeMemory:
                 f"{source}: {total / 1e6:.0f} MB are too little: shared objects take {memory.objects / 1e6:.0f} MB, and a fit "
                 f"takes at least {BLOCK_BYTES / 1e6:.0f} MB; give at least {least / 1e6:.0f}MB"
             )
-        if total > (host := psutil.virtual_memory().total):
-            raise ConfigError(f"{source}: {total / 1e9:.1f} GB are more than the {host / 1e9:.1f} GB of this machine")
         return memory
+
+    def require_here(self, source: str) -> None:
+        """Raise ConfigError, starting with `source`, if this machine, or the container of this process, has less."""
+        if self.total > (here := memory_of_machine()):
+            raise ConfigError(f"{source}: {self.total / 1e9:.1f} GB are more than the {here / 1e9:.1f} GB of this machine")
 
     def __str__(self) -> str:
         return (

@@ -26,6 +26,15 @@ def available_memory() -> int:
     return min([psutil.virtual_memory().available, *_room_in_groups()])
 
 
+def memory_of_machine() -> int:
+    """Return the bytes of the machine, or the least limit of this process's control groups, if that is less."""
+    most = [psutil.virtual_memory().total]
+    for folder, is_second in control_groups("memory"):
+        with suppress(OSError, ValueError):  # without a limit the text is "max", or the file is missing
+            most.append(int((folder / ("memory.max" if is_second else "memory.limit_in_bytes")).read_text(encoding="ascii")))
+    return min(most)
+
+
 def _room_in_groups() -> Iterator[int]:
     """Bytes that each control group of this process with a limit of memory may still use."""
     for folder, is_second in control_groups("memory"):

@@ -28,6 +28,7 @@ def node_memory(text: str | None, address: str | None, source: str) -> NodeMemor
             f"{source}: the nodes of a cluster have the memory that they were started with; on each of them use "
             f"`ray start --memory={memory.tasks} --object-store-memory={memory.objects}`"
         )
+    memory.require_here(source)
     return memory
 
 
