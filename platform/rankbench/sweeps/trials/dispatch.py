@@ -39,6 +39,7 @@ class Dispatch:
     def __init__(self, machines: Sequence[Machine], limit: int | None = None):
         self._machines, self.limit = tuple(machines), limit
         self._running: dict[str, _Running] = {}
+        self._able: dict[Needs, bool] = {}  # whether the machines can run a trial with such needs alone
         self._stuck: list[Request] = []  # the queue in which nothing can start before `_stuck_until`; empty after a change
         self._stuck_until = math.inf
 
@@ -49,7 +50,7 @@ class Dispatch:
     @machines.setter
     def machines(self, machines: Sequence[Machine]) -> None:
         if self._machines != tuple(machines):
-            self._machines, self._stuck = tuple(machines), []
+            self._machines, self._stuck, self._able = tuple(machines), [], {}
 
     def start(self, name: str, trial: Request, now: float) -> None:
         self._running[name] = _Running(trial.needs, now + trial.seconds)
@@ -66,11 +67,9 @@ class Dispatch:
         # Tune asks ten times per second. Only if a trial starts, ends or becomes late, or machines change, is the answer new.
         if now < self._stuck_until and [*queue] == self._stuck:
             return None
-        needs = {each.needs for each in queue} | {each.needs for each in self._running.values()}
-        able = {each: self._fits(each, Counter()) for each in needs}
         # What no living machines can run waits in Ray for others, and holds nothing back.
-        running = [each for each in self._running.values() if able[each.needs]]
-        first = next((position for position, trial in enumerate(queue) if able[trial.needs]), None)
+        running = [each for each in self._running.values() if self._can_run(each.needs)]
+        first = next((position for position, trial in enumerate(queue) if self._can_run(trial.needs)), None)
         if first is None:  # without a running trial nothing would change by itself: then Ray waits for a machine, and says so
             return None if self._running else 0
         head = queue[first].needs
@@ -96,6 +95,11 @@ class Dispatch:
             return -math.inf
         beside = [*running, _Running(needs, math.inf)]
         return math.inf if self._start_of(head, beside, now, until=by_then) <= by_then else by_then
+
+    def _can_run(self, needs: Needs) -> bool:
+        if needs not in self._able:
+            self._able[needs] = self._fits(needs, Counter())
+        return self._able[needs]
 
     def _fits(self, needs: Needs, running: Counter[Needs]) -> bool:
         return can_run_together(running + Counter([needs]), self._machines)
