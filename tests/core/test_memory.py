@@ -41,7 +41,7 @@ def test_the_smallest_group_limits_the_memory(tmp_path, monkeypatch, membership,
     group(tmp_path / "groups" / folders[2], unlimited, 90 * MIB, 0, names)
     group(tmp_path / "groups" / folders[0], unlimited, 99 * MIB, 0, names)
     group(tmp_path / "groups" / folders[1], 100 * MIB, 95 * MIB, 20 * MIB, names)
-    assert memory.available_memory() == 25 * MIB
+    assert memory.available_memory() == 25 * MIB and memory.memory_of_machine() == 100 * MIB
     (tmp_path / "membership").unlink()
     assert memory.available_memory() > 25 * MIB
 

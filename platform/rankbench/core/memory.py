@@ -28,19 +28,22 @@ def available_memory() -> int:
 
 def memory_of_machine() -> int:
     """Return the bytes of the machine, or the least limit of this process's control groups, if that is less."""
-    most = [psutil.virtual_memory().total]
+    return min([psutil.virtual_memory().total, *(most for _, _, most in _limits())])
+
+
+def _limits() -> Iterator[tuple[Path, bool, int]]:
+    """The control groups of this process with a limit of memory, whether they are of the second version, and the bytes."""
     for folder, is_second in control_groups("memory"):
         with suppress(OSError, ValueError):  # without a limit the text is "max", or the file is missing
-            most.append(int((folder / ("memory.max" if is_second else "memory.limit_in_bytes")).read_text(encoding="ascii")))
-    return min(most)
+            most = (folder / ("memory.max" if is_second else "memory.limit_in_bytes")).read_text(encoding="ascii")
+            yield folder, is_second, int(most)
 
 
 def _room_in_groups() -> Iterator[int]:
     """Bytes that each control group of this process with a limit of memory may still use."""
-    for folder, is_second in control_groups("memory"):
-        names = ("memory.max", "memory.current") if is_second else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        with suppress(OSError, ValueError):  # without a limit the text is "max", or the file is missing
-            most, taken = (int((folder / name).read_text(encoding="ascii")) for name in names)
+    for folder, is_second, most in _limits():
+        with suppress(OSError, ValueError):
+            taken = int((folder / ("memory.current" if is_second else "memory.usage_in_bytes")).read_text(encoding="ascii"))
             stat = (folder / "memory.stat").read_text(encoding="ascii").split()
             # Cached file pages count as used here, but are freed when memory is needed.
             inactive = stat.index("inactive_file" if is_second else "total_inactive_file")
