@@ -125,7 +125,7 @@ class UnitTrainable(tune.Trainable):
         except Superseded:
             raise  # nothing may be written; if the driver still waits for this trial, it runs it again
         except Exception as error:
-            # After other errors than too little memory, no fit of this process can use the GPU: it is lost, and the fit repeated.
+            # After other errors than too little memory, no fit of this process can use the GPU: it is lost, the fit repeated.
             if "CUDA error" in str(error) and not isinstance(error, StorageError):
                 raise
             if isinstance(error, NumericalError | ConfigError):  # from there, the fit would only fail again
