@@ -98,7 +98,7 @@ def test_a_trial_that_one_machine_takes_is_not_refused(fits):
         require_machine(unit, [Machine(1, GB // 2), Machine(1, GB)], AUTO, "here")
 
 
-@pytest.mark.parametrize("share, trials", [(1.0, 2), (0.5, 4), (0.25, 8), (0.1, 20), (0.3, 6)])
+@pytest.mark.parametrize("share, trials", [(1.0, 2), (0.5, 4), (0.25, 8), (0.1, 20), (0.3, 6), (0.4, 4)])
 def test_several_trials_share_a_gpu(share, trials, fits):
     unit = replace(fits[1], device="cuda", gpu_share=share)
     assert unit.needs.gpus == share

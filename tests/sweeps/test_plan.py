@@ -431,7 +431,7 @@ def test_a_cluster_of_one_node_is_described_with_the_processors_that_its_final_r
         assert row.cpus == (cpus or 4)
 
 
-@pytest.mark.parametrize(("gpus", "share", "at_once"), [(2, 1.0, 2), (2, 0.5, 4), (8, 1.0, 6)])
+@pytest.mark.parametrize(("gpus", "share", "at_once"), [(2, 1.0, 2), (2, 0.5, 4), (2, 0.6, 2), (8, 1.0, 6)])
 def test_a_dry_run_has_as_many_fits_at_once_as_gpus_allow(environment, gpus, share, at_once):
     arm = {"method": "bpr", "params": {"learning_rate": {"grid": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}}}
     planned = plan_of(environment, arm, resources={"device": "cuda", "gpus": share})

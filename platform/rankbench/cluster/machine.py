@@ -31,6 +31,11 @@ class Needs:
         return self.nodes * self.cpus
 
     @property
+    def gpus_taken(self) -> float:
+        """What of a GPU no other such task can have: all of it for a share of 0.6, because a share is of one GPU."""
+        return 1 / int(1 / self.gpus + 1e-9) if 0 < self.gpus < 1 else self.gpus  # 1 / 0.1 is below 10 in some roundings
+
+    @property
     def bundles(self) -> list[dict[str, float]]:
         """The placement group of a trial with these needs, as Ray describes it: first what the trial itself takes."""
         memory = float(self.memory_bytes)
@@ -54,7 +59,7 @@ class Machine:
         pairs = (self.cpus, needs.cpus), (self.memory_bytes, needs.memory_bytes)
         whole = [offered // needed for offered, needed in pairs if needed]
         if needs.gpus:
-            whole.append(int(self.gpus / needs.gpus + 1e-9))  # 1 / 0.1 is below 10 in some roundings
+            whole.append(int(self.gpus / needs.gpus_taken + 1e-9))
         return min(whole)
 
 
@@ -66,7 +71,7 @@ def can_run_together(tasks: Iterable[Needs] | Mapping[Needs, int], machines: Seq
     bundles: Counter[tuple[float, ...]] = Counter()
     for needs, n in Counter(tasks).items():
         for bundle in needs.bundles:
-            bundles[tuple(bundle.get(name, 0.0) for name in ("GPU", "CPU", "memory"))] += n
+            bundles[(needs.gpus_taken, *(bundle.get(name, 0.0) for name in ("CPU", "memory")))] += n
     free = [[float(each.gpus), float(each.cpus), float(each.memory_bytes)] for each in machines]
     for bundle, left in sorted(bundles.items(), reverse=True):
         for place in free:
