@@ -56,10 +56,20 @@ def of_cublas():
     raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 
 
+def no_room_for_a_context():
+    raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported")
+
+
 @pytest.mark.parametrize(
     "allocate",
-    [lambda: np.empty(PIBIBYTE, np.uint8), lambda: torch.empty(PIBIBYTE, dtype=torch.uint8), on_device, of_cublas],
-    ids=["numpy", "torch", "cuda", "cublas"],
+    [
+        lambda: np.empty(PIBIBYTE, np.uint8),
+        lambda: torch.empty(PIBIBYTE, dtype=torch.uint8),
+        on_device,
+        of_cublas,
+        no_room_for_a_context,
+    ],
+    ids=["numpy", "torch", "cuda", "cublas", "context"],
 )
 def test_memory_that_cannot_be_had_is_a_storage_error(allocate):
     with pytest.raises(StorageError, match="shop: bpr: not enough memory") as error, memory_errors_are_clear("shop: bpr"):

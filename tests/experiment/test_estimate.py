@@ -169,6 +169,13 @@ def test_a_loss_of_sums_over_shared_negatives_has_no_array_of_their_scores(sampl
     assert memory(job_of("bce", {"model": "neumf", **batch}), size) > 2e9
 
 
+def test_positives_that_are_drawn_pass_through_the_network_too():
+    size, batch = size_of(3000, 2000, 20_000, 3000), {"model": "neumf", "batch_size": 8192, "n_negatives": 10}
+    few, more = (memory(job_of("debiased-mse", batch | {"n_positives": n}), size) for n in (1, 50))
+    other = memory(job_of("debiased-mse", batch | {"n_positives": 1, "n_negatives": 59}), size)
+    assert more - few > 0.9 * (other - few)
+
+
 def test_the_layers_of_a_network_need_memory_for_each_node():
     """Conjugate gradients had arrays of 11.8 tables of vectors at their peak, with towers of 64 units 15.5, of 256 units 21."""
     size = size_of(2_000_000, 2_000_000, 4_000_000, 10)

@@ -171,6 +171,7 @@ def test_a_dataset_whose_races_did_not_go_on_is_not_on_the_board_of_a_larger_bud
     store.add(entry("gone-on", "sl", 0.4, allowed="30s", budget=30.0, **more))
     small, large = sorted(boards(BoardOptions(), store, {}), key=lambda each: each.seconds)
     assert len(small.entries) == 6 and large.ranking.datasets == ("all-over", "gone-on") and not large.datasets_apart
+    assert "No race has gone on to 30s on waiting, so not on this board." in large.notes
     # Of these methods, all races were over before, and one of another method has gone on.
     for methods in (["ease"], ["ease", "bpr"]):
         store.add(entry("gone-on", "bpr", 0.1, **more))

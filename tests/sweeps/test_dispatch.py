@@ -59,7 +59,7 @@ def test_a_node_that_joins_is_used_and_a_trial_larger_than_the_rest_of_a_cluster
 def test_a_trial_that_no_living_node_can_take_holds_no_other_back():
     small = Machine(1, 2 * GB)
     dispatch, large = Dispatch([small]), Request(Needs(1, 8 * GB), 1.0)
-    assert dispatch.choose([large, Request(SMALL, 1.0)], now=0.0) == 1
+    assert dispatch.choose([large, Request(SMALL, 1.0)], now=0.0) == 1 and dispatch.unable == large.needs
     dispatch.start("a", Request(SMALL, 1.0), now=0.0)
     assert dispatch.choose([large], now=0.0) is None
     dispatch.end("a")

@@ -14,6 +14,7 @@ from rankbench.core.errors import ConfigError, StorageError
 from rankbench.schema.experiment import Resources
 from rankbench.sweeps.placement import adapted, require_machine, shared_needs
 from rankbench.sweeps.trials import callbacks
+from rankbench.sweeps.trials.dispatch import Dispatch
 
 from .commands import output, start
 from .planned import plan_of
@@ -129,11 +130,16 @@ def test_what_may_be_wrong_with_this_machine_is_not_said_of_a_cluster_that_was_j
     }.items():
         monkeypatch.setattr(callbacks, name, value)
     said = []
-    callback = callbacks.Waiting(lambda trial: Needs(1, GB), said.append, local)
+    group = SimpleNamespace(needs=lambda unit: Needs(1, GB), unit_of=lambda trial: None, dispatch=Dispatch([]))
+    callback = callbacks.Waiting(group, said.append, local)
     for _ in range(2):
         callback.on_step_end(1, [SimpleNamespace(status="PENDING", trial_id="a")])
     (line,) = said
     assert line.startswith("no worker for a trial") and ("stop Ray" in line) == local
+    group.dispatch.unable = Needs(8, GB)  # of a trial that waits while others run
+    waits = callbacks.Waiting(group, said.append, local)
+    waits.on_step_end(1, [])
+    assert "it needs 8 CPUs" in said[1]
 
 
 # The only processor is taken until the sweep says that it waits for it.

@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from rankbench.sweeps.heartbeat import Heartbeat, Progress, last_heartbeat
 from rankbench.sweeps.running import Running
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.trials import trainable
-from rankbench.sweeps.trials.callbacks import BEGUN, ITERATION, ROWS, VALID, Reports, Silence
+from rankbench.sweeps.trials.callbacks import BEGUN, ITERATION, ROWS, UNSAVED, VALID, Reports, Silence
 from rankbench.sweeps.trials.trainable import Planned, UnitTrainable
 from rankbench.sweeps.units import Unit
 from rankbench.sweeps.views import live, sweep_view
@@ -193,7 +194,8 @@ def test_a_log_of_a_sweep_says_how_far_its_fits_are(environment, now, capsys):
     ]
     # A closed form reports nothing; Tune's steps say that it runs.
     progress.running.leave("a")
-    reports = Reports(lambda trial: unit(environment, "ease"), progress.running)
+    said: list[str] = []
+    reports = Reports(lambda trial: unit(environment, "ease"), progress.running, said.append)
     progress.running.start("b", unit(environment, "ease"))
     for _ in range(7):
         now[0] += 20
@@ -201,6 +203,10 @@ def test_a_log_of_a_sweep_says_how_far_its_fits_are(environment, now, capsys):
     lines = capsys.readouterr().err.splitlines()
     (line,) = [line for line in lines if "running" in line]
     assert line.startswith("  ease, small on synthetic, seed 0: running for 1:")
+    for _ in range(2):
+        reports.on_trial_result(1, [], SimpleNamespace(trial_id="b"), {UNSAVED: "no space left on the device: results"})
+    (line,) = said
+    assert "ease" in line and "no space left on the device" in line and "without checkpoints" in line
 
 
 def test_a_notebook_shows_what_a_log_has_and_curves(environment, home, now, monkeypatch):

@@ -90,6 +90,8 @@ def _show(comparison: Comparisons, records: Sequence[RunRecord]) -> None:
     out.print(f"{first.metric} on {records[0].measured_on} of {first.dataset}, {first.users:,} users", style="bold")
     if len({record.fit_on for record in records}) > 1:
         out.print("the runs were fitted on different parts of the data: a difference can come from that alone", style="yellow")
+    if first.left_out:
+        out.print(f"{first.left_out:,} users that only some of the runs have are left out, also of the means", style="yellow")
     body = [[label, number(m.mean), interval(m.low, m.high)] for label, m in comparison.means.items()]
     print_table(["model", first.metric, "95 % interval"], body)
     out.print()

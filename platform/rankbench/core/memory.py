@@ -18,7 +18,12 @@ from rankbench.core.public import check_fields
 LEAST = 32 << 20  # bytes; tiles of less memory would be too small to be useful
 LATER = 48 << 20  # bytes that compiled loops and BLAS buffers will use once they run
 # Texts of PyTorch errors, other than MemoryError, about failed allocations on the host or the device.
-_TORCH_ALLOCATION = ("DefaultCPUAllocator: can't allocate memory", "CUDA out of memory", "STATUS_ALLOC_FAILED")
+_TORCH_ALLOCATION = (
+    "DefaultCPUAllocator: can't allocate memory",
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "STATUS_ALLOC_FAILED",
+)
 
 
 def available_memory() -> int:

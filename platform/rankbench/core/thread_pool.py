@@ -18,7 +18,7 @@ import numpy as np
 from rankbench.core.compiler import numba
 
 NAME = "rankbench-pool"  # of all threads here
-PARTS = 64  # of work that may be uneven, so that threads end together
+PARTS = 64  # at least, of work that may be uneven, so that threads end together
 
 
 def in_order(function: Callable[..., Any], blocks: Iterable[Any], workers: int) -> Iterator[Any]:
@@ -57,7 +57,8 @@ def each(function: Callable[[Any], Any], parts: Sequence[Any]) -> None:
 
 def divided(kernel: Callable[..., Any], n: int, *arrays: Any) -> None:
     """Call kernel(*arrays, start, stop) for parts of 0 to n, of which each writes its own part of the arrays."""
-    each(lambda part: kernel(*arrays, part.start, part.stop), slices(0, n, max(1, -(-n // PARTS))))
+    width = -(-n // max(PARTS, 4 * numba.get_num_threads()))
+    each(lambda part: kernel(*arrays, part.start, part.stop), slices(0, n, max(1, width)))
 
 
 def slices(start: int, stop: int, width: int) -> list[slice]:

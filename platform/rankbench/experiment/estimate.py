@@ -316,6 +316,7 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
         scores = min(p.batch_size, max(2, size.interactions)) * size.items * itemsize
         return propagated + (6 * scores if method.loss.whole_catalogue else min(2 * scores, 2 << 28))
     positives = size.pairs / max(1, size.interactions) if "all_positives" in needs else 0
+    positives += config.flat.get("n_positives", 0) if "extra_positives" in needs else 0
     rows = min(p.batch_size, max(2, size.interactions))
     network = 0.0
     if work := pair_work(config):
@@ -329,7 +330,6 @@ def _batch(config: MethodConfig, size: Size, itemsize: int) -> int:
         negatives = 2 * min(compared * itemsize, 1 << 28) + 100 * own * compared
     else:
         negatives = compared * (8 + 10 * itemsize + 16 * _of_state(config))
-    positives += config.flat.get("n_positives", 0) if "extra_positives" in needs else 0
     return int(negatives + rows * positives * 48 + network) + propagated + 24 * size.interactions
 
 

@@ -54,7 +54,8 @@ class Checkpoints:
     seconds after the last one was saved. `resumed` is called with the number of the iteration after which a resumed fit goes
     on; 0 if nothing was saved. `of`: what the fit is, such as its method, parameters and data. The states of another fit are
     refused. With `discard`, for callers whose users would see neither this nor a warning, they are removed instead, as are
-    those that other code has saved: the result would name one code and be of two.
+    those that other code has saved: the result would name one code and be of two. `problem` says why the last state could not
+    be saved; it is empty if it was.
     """
 
     folder: Path
@@ -63,6 +64,7 @@ class Checkpoints:
     resumed: Callable[[int], None] = lambda number: None
     of: Mapping[str, Any] = field(default_factory=dict)
     discard: bool = False
+    problem: list[str] = field(default_factory=list, repr=False, compare=False)
     _last: list[float] = field(default_factory=lambda: [time.monotonic()], repr=False, compare=False)
 
     def due(self) -> bool:
@@ -84,6 +86,7 @@ class Checkpoints:
         newest = [folder for folder in self._folders() if int(folder.name) <= state.number][-KEPT:]
         for old in set(self._folders()).difference(newest):
             shutil.rmtree(old, ignore_errors=True)
+        self.problem.clear()
 
     def last(self) -> State | None:
         """Return the newest state that can be read, or None. Without `resume`, all states are removed first.

@@ -138,7 +138,7 @@ def drive(
     watched = validation if validation and validation.stopping.patience > 0 else None
     stopping = watched.stopping if watched else Stopping()
     course, start = _Course.restored(checkpoints.last() if checkpoints else None)
-    patience, paused, warned = course.patience, 0.0, False
+    patience, paused = course.patience, 0.0
     ended: Ending = "converged"
     steps = begin(start)
     try:
@@ -172,9 +172,9 @@ def drive(
                 try:
                     checkpoints.save(course.state(step.state()))
                 except StorageError as error:  # as on a full disk, which is no fault of the fit
-                    if not warned:
+                    if not checkpoints.problem:
                         log.warning("%s; the fit goes on without a checkpoint", error)
-                    warned = True
+                    checkpoints.problem[:] = [str(error)]
             paused += time.perf_counter() - resumed_at
         if watched and course.valid is None and course.curve:  # converged between two evaluations
             resumed_at = time.perf_counter()

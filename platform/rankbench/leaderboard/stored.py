@@ -118,7 +118,7 @@ def boards(
     others = sorted({each.allowed for each in chosen} - alike, key=seconds_of)
     left = f"Budgets whose entries all have other threads or were chosen by another metric are left out: {', '.join(others)}."
     for allowed in budgets:
-        of_budget = within(chosen, allowed)
+        of_budget, waiting = within(chosen, allowed), set[str]()
         if not ended:
             waiting = _waiting(every, chosen, allowed, kind)
             of_budget = [each for each in of_budget if each.dataset not in waiting]
@@ -128,6 +128,11 @@ def boards(
                 continue
             if behind := sorted({each.entrant for each in chosen} - {each.entrant for each in of_budget}):
                 notes = (*notes, f"Without an entry at {allowed}, and so not on this board: {in_words(behind, 'methods')}.")
+            if own := sorted(waiting - of.keys()):
+                notes = (
+                    *notes,
+                    f"No race has gone on to {allowed} on {in_words(own, 'datasets')}, so not on this board.",
+                )
             notes = (*notes, left) if others and not budget else notes
             data = {(each.dataset, each.fingerprint) for each in shown}
             beside = tuple(each for each in results.all(Foreign) if (each.dataset, each.fingerprint) in data)

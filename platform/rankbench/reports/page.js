@@ -10,7 +10,8 @@ const sort = (head) => {
   const order = (one, other) => {
     const [a, x] = key(one), [b, y] = key(other), sign = down ? 1 : -1;
     if (number) return isNaN(x) - isNaN(y) || (isNaN(x) ? 0 : sign * (x - y));
-    return (a === "") - (b === "") || -sign * a.localeCompare(b, undefined, { numeric: true });
+    // Runs of digits are compared as whole numbers, which the digits behind a point are not.
+    return (a === "") - (b === "") || -sign * a.localeCompare(b, undefined, { numeric: !/\d\.\d/.test(a + b) });
   };
   for (const other of head.parentNode.cells) if (other !== head) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", words[+down]);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -230,12 +231,14 @@ def _fit(batch: Sequence[Task], budgeted: BudgetedRun) -> None:
 
 
 def _record_in(folder: Path, budgeted: BudgetedRun) -> RunRecord | None:
-    """The record in a folder, if there is one. One that cannot be read is named and removed: the fit is made again."""
+    """The record in a folder, if there is one. One that cannot be read now, or was written by other code, is kept under a
+    hidden name, and the fit is made again.
+    """
     try:
         return find_record(folder)
     except DataError as error:
-        budgeted.on_progress(f"{error}; the fit is repeated")
-        shutil.rmtree(folder)
+        kept = folder.rename(folder.with_name(f".unreadable-{folder.name}-{secrets.token_hex(4)}"))
+        budgeted.on_progress(f"{error}; it is kept as {kept.name}, and the fit is repeated")
         return None
 
 

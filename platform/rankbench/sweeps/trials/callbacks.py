@@ -23,6 +23,7 @@ from rankbench.tracking.record import record_of
 
 ITERATION, VALID = "rankbench/iteration", "rankbench/valid"  # in a result; with a prefix, since Tune has names of its own
 BEGUN, ROWS = "rankbench/begun", "rankbench/rows"  # JSON: what is known of the record, in the first report, and new rows
+UNSAVED = "rankbench/unsaved"  # why the last checkpoint could not be saved, if it could not
 LOOK_EVERY = 5.0  # seconds between two looks at the nodes of a cluster, which come and go
 PATIENCE = 60.0  # seconds that a trial waits for resources before it is said
 
@@ -35,10 +36,13 @@ class Unsaved:
 
 
 class Reports(Unsaved, tune.Callback):
-    """Tells `running` which units run, how far they are, and rows of their curves. `unit_of` returns the unit of a trial."""
+    """Tells `running` which units run, how far they are, and rows of their curves. `unit_of` returns the unit of a trial.
+    `warn` is called once if a fit goes on without a checkpoint, as on a full disk.
+    """
 
-    def __init__(self, unit_of: Callable[[Trial], Unit], running: Running):
-        self.unit_of, self.running = unit_of, running
+    def __init__(self, unit_of: Callable[[Trial], Unit], running: Running, warn: Callable[[str], None]):
+        self.unit_of, self.running, self.warn = unit_of, running, warn
+        self._warned = False
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self.running.start(trial.trial_id, self.unit_of(trial))
@@ -52,6 +56,9 @@ class Reports(Unsaved, tune.Callback):
             self.running.begin(trial.trial_id, self.unit_of(trial), record)
         if ROWS in result:
             self.running.add(trial.trial_id, json.loads(result[ROWS]))
+        if UNSAVED in result and not self._warned:
+            self._warned = True
+            self.warn(f"{self.unit_of(trial).title}: {result[UNSAVED]}; fits go on without checkpoints of what follows")
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self.running.step()
@@ -84,25 +91,30 @@ class Silence(Unsaved, tune.Callback):
 
 
 class Waiting(Unsaved, tune.Callback):
-    """Calls `warn` once if a trial, whose needs `needs_of` returns, is pending for more than `PATIENCE` seconds: Ray would let
-    it wait forever and silently. What may be wrong with this machine is said where the cluster is `local`.
+    """Calls `warn` once if a trial is pending for more than `PATIENCE` seconds, or if no node that is alive can take one that
+    waits for so long: both would go on forever and silently. What may be wrong with this machine is said where the cluster is
+    `local`.
     """
 
-    def __init__(self, needs_of: Callable[[Trial], Needs], warn: Callable[[str], None], local: bool):
-        self.needs_of, self.warn, self.local = needs_of, warn, local
-        self._since: dict[str, float] = {}
+    def __init__(self, group: Group, warn: Callable[[str], None], local: bool):
+        self.group, self.warn, self.local = group, warn, local
+        self._since: dict[str | Needs, float] = {}
         self._warned = False
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         now = time.monotonic()
-        pending = {trial.trial_id: trial for trial in trials if trial.status == Trial.PENDING}
+        pending: dict[str | Needs, Needs] = {
+            trial.trial_id: self.group.needs(self.group.unit_of(trial)) for trial in trials if trial.status == Trial.PENDING
+        }
+        if unable := self.group.dispatch.unable:
+            pending[unable] = unable
         self._since = {name: self._since.get(name, now) for name in pending}
         late = [pending[name] for name, since in self._since.items() if now - since > PATIENCE]
         if late and not self._warned:
             self._warned = True
             offered = described(alive_machines())
             self.warn(
-                f"no worker for a trial after {PATIENCE:.0f} s: it needs {self.needs_of(late[0])}, the cluster has {offered}; "
+                f"no worker for a trial after {PATIENCE:.0f} s: it needs {late[0]}, the cluster has {offered}; "
                 f"see {log_folder()}" + (f"; {advice(0)}" if self.local else "")
             )
 

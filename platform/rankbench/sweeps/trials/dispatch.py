@@ -42,6 +42,7 @@ class Dispatch:
         self._able: dict[Needs, bool] = {}  # whether the machines can run a trial with such needs alone
         self._stuck: list[Request] = []  # the queue in which nothing can start before `_stuck_until`; empty after a change
         self._stuck_until = math.inf
+        self.unable: Needs | None = None  # of a trial in the queue that the machines cannot run
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -50,7 +51,7 @@ class Dispatch:
     @machines.setter
     def machines(self, machines: Sequence[Machine]) -> None:
         if self._machines != tuple(machines):
-            self._machines, self._stuck, self._able = tuple(machines), [], {}
+            self._machines, self._stuck, self._able, self.unable = tuple(machines), [], {}, None
 
     def start(self, name: str, trial: Request, now: float) -> None:
         self._running[name] = _Running(trial.needs, now + trial.seconds)
@@ -67,7 +68,8 @@ class Dispatch:
         # Tune asks ten times per second. Only if a trial starts, ends or becomes late, or machines change, is the answer new.
         if now < self._stuck_until and [*queue] == self._stuck:
             return None
-        # What no living machines can run waits in Ray for others, and holds nothing back.
+        # What no living machines can run waits for others, and holds nothing back.
+        self.unable = next((trial.needs for trial in queue if not self._can_run(trial.needs)), None)
         running = [each for each in self._running.values() if self._can_run(each.needs)]
         first = next((position for position, trial in enumerate(queue) if self._can_run(trial.needs)), None)
         if first is None:  # without a running trial nothing would change by itself: then Ray waits for a machine, and says so

@@ -31,7 +31,7 @@ from rankbench.fitting.drive import Row
 from rankbench.fitting.executors import BlockMap
 from rankbench.fitting.method import Iterative
 from rankbench.sweeps.store import CHECKPOINTS, SweepStore
-from rankbench.sweeps.trials.callbacks import BEGUN, ITERATION, ROWS, VALID
+from rankbench.sweeps.trials.callbacks import BEGUN, ITERATION, ROWS, UNSAVED, VALID
 from rankbench.sweeps.trials.limits import OVERDUE, Limits
 from rankbench.sweeps.units import AdaptiveSearch, Unit
 from rankbench.tracking.record import RunRecord, record_content
@@ -92,6 +92,7 @@ class UnitTrainable(tune.Trainable):
         unit = self.units[config["unit"]] if "unit" in config else self.searches[config["search"]].unit(config["values"])
         self.unit = replace(unit, nodes=config["nodes"])
         self._checkpoints = self.store.folder / CHECKPOINTS / self.unit.run_id
+        self.unsaved: list[str] = []  # why its last checkpoint could not be saved
         self.limits = Limits(self.store.folder / OVERDUE / self.unit.run_id)
         self.written: set[str] = set()  # ids of the records of settings that are measured
         self.begun: list[RunRecord] = []  # what is known of its record, until it is reported
@@ -144,6 +145,7 @@ class UnitTrainable(tune.Trainable):
         about: dict[str, Any] = {BEGUN: json.dumps(record_content(self.begun.pop()))} if self.begun else {}
         valid = next((row["valid"] for row in reversed(curve) if "valid" in row), None)
         about |= {} if valid is None else {VALID: valid}
+        about |= {UNSAVED: self.unsaved[0]} if self.unsaved else {}
         self.reported_at = time.monotonic()
         return {ITERATION: curve[-1]["iteration"], ROWS: json.dumps(rows), **about}
 
@@ -155,6 +157,7 @@ class UnitTrainable(tune.Trainable):
             keep_to_share_of_gpu(unit.gpus)
         if isinstance(unit.job.configs[0].spec, Iterative):
             checkpoints = Checkpoints(self._checkpoints, resume=True, every=SAVE_EVERY, discard=True)
+            self.unsaved = checkpoints.problem
         if unit.tiled:
             spill = Spill(self.store.folder / SPILL, unit.memory_bytes, resume=True, discard=True)
         execution = Execution(unit.cpus, _executor(unit), unit.device, checkpoints, spill, crew=_crew(unit))

@@ -87,8 +87,8 @@ def run_group(
                 progress_reporter=Unreported(),
                 callbacks=[
                     ends,
-                    Waiting(lambda trial: group.needs(group.unit_of(trial)), warn, session.local),
-                    Reports(group.unit_of, running),
+                    Waiting(group, warn, session.local),
+                    Reports(group.unit_of, running, warn),
                     Silence(running, warn, scheduler.held),
                     *([] if session.local else [Nodes(group)]),
                 ],
