@@ -69,9 +69,9 @@ def deliver(root: Path, uri: str | None = None) -> tuple[int, str]:
 
 
 def deliver_here(root: Path) -> list[dict]:
-    """Do in this process what the uploader does in its own with the messages that wait; returns its events."""
+    """Do in this process what the uploader of `tracking sync --all` does in its own; returns its events."""
     (ended := threading.Event()).set()
-    order = {"uri": f"sqlite:///{root}/mlflow.db", "artifacts": str(root / "artifacts"), "queue": False}
+    order = {"uri": f"sqlite:///{root}/mlflow.db", "artifacts": str(root / "artifacts"), "queue": False, "every": True}
     events: list[dict] = []
     Uploader(order, ended, lambda **event: events.append(event)).work()
     return events

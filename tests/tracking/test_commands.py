@@ -50,8 +50,11 @@ def test_a_run_while_the_server_is_down_then_sync(results, dead, monkeypatch, ca
     printed = capsys.readouterr()
     assert json.loads(printed.out)["exit_code"] == 5 and "nothing is lost" in printed.err and printed.err.count("\n") == 1
     assert len(spooled(results)) == 2  # the run, and the view of its experiment
-    monkeypatch.delenv("RANKBENCH_TRACKING_URI")
-    assert _main(["tracking", "sync", "--json"]) == 0
+    monkeypatch.delenv("RANKBENCH_TRACKING_URI")  # a command of now uses another store, for which they are not
+    assert _main(["tracking", "sync"]) == 5
+    assert f"refused: written for {dead}; `tracking sync --all` sends it here" in capsys.readouterr().err
+    assert len(spooled(results)) == 2
+    assert _main(["tracking", "sync", "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sent"] == 2
     assert run_tags(results / "mlflow.db", "rankbench.run") == [run["id"]]
 

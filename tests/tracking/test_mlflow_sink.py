@@ -15,12 +15,14 @@ import pytest
 import requests
 from mlflow.tracking import MlflowClient
 
+from rankbench.core.environment import Environment
 from rankbench.tracking import mlflow_sink
+from rankbench.tracking.address import origin
 from rankbench.tracking.delivery import Delivery, check
 from rankbench.tracking.mlflow_runs import _fitting
-from rankbench.tracking.record import DatasetInfo, write_record
+from rankbench.tracking.record import DatasetInfo, Measured, write_record
 from rankbench.tracking.run_fields import metric_key, run_name
-from rankbench.tracking.spool import RunMessage, Spool, SweepEnd
+from rankbench.tracking.spool import RunMessage, Spool, SweepEnd, milliseconds
 
 from .stores import content, deliver, deliver_here, free_port, run_tags, sink_on, spooled, sweep
 from .test_record import RECORD
@@ -147,6 +149,61 @@ def test_a_failed_record_that_succeeds_later_is_shown_as_finished(root):
     assert again.info.run_id == run.info.run_id and again.data.tags["mine"] == "yes"
     _, (other,) = send(dataclasses.replace(measured, started_at="2026-11-23T00:00:00+00:00"))
     assert other.info.run_id != run.info.run_id
+
+
+def test_a_failed_record_that_fails_again_has_the_error_and_the_time_of_now(root):
+    for started_at, error in (("2026-11-21T00:00:00+00:00", "no memory"), ("2026-11-21T01:00:00+00:00", "it diverged")):
+        failed = dataclasses.replace(
+            RECORD, status="failed", error=error, metrics={}, started_at=started_at, seconds={"fit": 60}
+        )
+        for _ in range(2):  # the second time is of --resume
+            sink_on(root, "twice").send(failed, write_record(root / "runs", failed, None, replace=True))
+            deliver_here(root)
+            _, (run,) = runs_of(root, "twice")
+            assert run.data.tags["rankbench.error"] == error
+            # Such a record is made when the fit has failed.
+            assert run.info.end_time == milliseconds(started_at) == run.info.start_time + 60_000
+
+
+def test_equal_runs_of_two_results_folders_on_one_server_leave_each_other_alone(root):
+    for whose, value in (("", 0.1), ("alice", 0.2), ("bob", 0.3), ("alice", 0.4)):
+        metrics = {"ndcg@20": Measured(value)}
+        record = dataclasses.replace(RECORD, metrics=metrics, started_at=f"2026-11-21T0{10 * value:.0f}:00:00+00:00")
+        sink = dataclasses.replace(sink_on(root, "shared"), origin=whose)
+        sink.send(record, write_record(root / "runs", record, None, replace=True))
+        deliver_here(root)
+    _, runs = runs_of(root, "shared")
+    found = {run.data.tags.get("rankbench.origin"): run.data.metrics["test/ndcg_at_20"] for run in runs}
+    # The newer record of Alice has replaced hers, and her first one that of an earlier version, which does not say whose it is.
+    assert found == {"alice": 0.4, "bob": 0.3} and len(runs) == 2
+
+
+def test_results_are_known_by_one_word(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
+    first, second = (origin(Environment.from_env()) for _ in range(2))
+    assert first == second and len(first) == 16
+    monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "others"))
+    assert origin(Environment.from_env()) not in ("", first)
+
+
+def test_an_uploader_that_died_is_started_again_but_not_at_once(root, monkeypatch):
+    sink = sink_on(root, "died")
+    assert sink.open()
+    killed = sink._delivery._process
+    killed.kill()
+    killed.wait()
+    assert sink.open() and sink._delivery._process is killed
+    monkeypatch.setattr("rankbench.tracking.delivery.REVIVE", 0.0)
+    sweep(sink, "sweep-1", 2)
+    assert spooled(root) == [] and len(run_tags(root / "mlflow.db", "rankbench.run")) == 2
+
+
+def test_a_sweep_that_starts_again_has_the_tags_of_now(root):
+    for tags in ({"who": "me", "hours": "1"}, {"hours": "2"}):
+        sink_on(root, "again").start_sweep("sweep-1", {}, tags)
+        deliver_here(root)
+    _, (run,) = runs_of(root, "again")
+    assert (run.data.tags["hours"], run.data.tags["who"]) == ("2", "me")
 
 
 def test_a_note_that_is_too_long_ends_with_a_whole_line_and_says_so():

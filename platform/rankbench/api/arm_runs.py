@@ -92,4 +92,5 @@ def _metrics(records: Sequence[RunRecord], row: ReportRow, table: Table) -> dict
             key = metric_key(records[0].measured_on, pair.metric)
             metrics[f"{key}_p_value"] = max(pair.p_bootstrap_holm, pair.p_wilcoxon_holm)
     metrics |= {f"seconds/{phase}": value for phase, value in row.seconds.items()}
-    return metrics | {"peak_memory_gb": fmean(record.peak_memory_bytes for record in records) / 1e9}
+    metrics |= {} if row.joules is None else {"energy/joules": row.joules}
+    return metrics | {"peak_memory_gb": row.peak_memory_gb}

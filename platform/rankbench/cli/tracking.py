@@ -51,6 +51,7 @@ def status(json: Json = False) -> None:
     environment = Environment.from_env()
     uri, artifacts = tracking_uri(environment), artifacts_folder(environment)
     spool = Spool.beside(artifacts)
+    spool.inherit()
     problem = "" if is_new(uri) else check(uri, artifacts)
     waiting, aside = spool.waiting(), spool.aside()
     if json:
@@ -68,7 +69,10 @@ def status(json: Json = False) -> None:
 
 
 @app.command(epilog=epilog(EXAMPLES))
-def sync(json: Json = False) -> None:
+def sync(
+    every: Annotated[bool, typer.Option("--all", help="Send also what was written for another server or database.")] = False,
+    json: Json = False,
+) -> None:
     """Send waiting messages to MLflow, each once. The exit code is 5 if some of them still wait."""
     from rich.progress import Progress
 
@@ -82,7 +86,7 @@ def sync(json: Json = False) -> None:
     messages = spool.waiting()
     left, aside = 0, len(spool.aside())
     if messages:
-        delivery = Delivery(uri, artifacts, queue=False)
+        delivery = Delivery(uri, artifacts, queue=False, every=every)
         bar = Progress(console=err, transient=True)
         with bar if err.is_terminal and not json else nullcontext():
             task = bar.add_task("sending", total=len(messages))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rankbench.cli.console import Json, err, print_json
+from rankbench.cli.console import Json, err, print_json, program
 from rankbench.core.environment import Environment
 from rankbench.core.errors import require
 from rankbench.core.extras import require_extra
@@ -24,6 +24,7 @@ def ui(
 ) -> int:
     """Browse results in MLflow, until interrupted. The address is http://127.0.0.1:PORT."""
     from rankbench.tracking.server import serve, url
+    from rankbench.tracking.spool import Spool
 
     require_extra("tracking", "browsing runs")
     environment = Environment.from_env()
@@ -31,10 +32,15 @@ def ui(
     shown = without_password(uri)
     require(not is_server(uri), f"{variable(environment)}={shown} is already an MLflow server; open it in a browser")
 
+    spool = Spool.beside(artifacts_folder(environment))
+    spool.inherit()
+
     def on_ready() -> None:
         if json:
             print_json({"url": at, "store": shown})
         else:
             err.print(f"MLflow on {at}, store {shown} (press Ctrl-C to stop)")
+            if n := len(spool.waiting()):
+                err.print(f"{n} messages wait for MLflow; `{program()} tracking sync` sends them")
 
     return serve(uri, artifacts_folder(environment), on_ready, port=port)

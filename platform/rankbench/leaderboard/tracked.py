@@ -41,7 +41,8 @@ def send(sink: MlflowSink, result: Result, curve: Sequence[Row] = ()) -> None:
         metrics[metric_key("valid", result.metric)] = result.valid
     shown = _shown(result.dataset, result.entrant, result.allowed, result.started_at, result.fingerprint)
     known = {"revision": result.revision or "", "cpu": result.cpu, "status": result.status, "ended": result.ended}
-    shown["tags"] |= {f"rankbench.{name}": value for name, value in known.items() if value}
+    known |= {"threads": result.threads, "precision": result.precision, "search": result.search, "rules": result.rules}
+    shown["tags"] |= {f"rankbench.{name}": str(value) for name, value in known.items() if value}
     shown["params"] |= {name: str(value) for name, value in result.params.items()}
     sink.send_entry(
         **shown,

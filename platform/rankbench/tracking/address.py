@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from urllib.parse import quote
 
 from rankbench.core.environment import Environment
@@ -34,6 +37,22 @@ def tracking_uri(environment: Environment) -> str:
 def artifacts_folder(environment: Environment) -> Path:
     """Return the folder of the files of MLflow's runs, which the spool lies beside."""
     return environment.results / "mlartifacts"
+
+
+def origin(environment: Environment) -> str:
+    """Return what the results of an environment are known by in an MLflow store that others use, too: a word in the results
+    folder, made at the first call, or the address of their store. Empty if the folder cannot be written.
+    """
+    if environment.results_store:
+        return sha256(environment.results_store.uri.encode()).hexdigest()[:16]
+    file = environment.results / ".origin"
+    with suppress(OSError):
+        with suppress(FileExistsError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="ascii") as opened:
+                opened.write(token_hex(8))
+        return file.read_text(encoding="ascii").strip()
+    return ""
 
 
 def variable(environment: Environment) -> str:

@@ -23,30 +23,39 @@ log = logging.getLogger(__name__)
 # With MLflow's defaults, a dead server would block the uploader for minutes. Sending 1000 metrics again takes 3 s.
 PATIENT_UPLOADS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    # A request that was carried out, but not answered in time, makes a run: the uploader looks for it before it tries again.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
 }
 
+REVIVE = 60.0  # seconds between two starts of a process that dies
+
 
 @dataclass
 class Delivery:
-    """An uploader from the spool beside `artifacts` to the store at `uri`. With `queue`, it waits for another uploader."""
+    """An uploader from the spool beside `artifacts` to the store at `uri`. With `queue`, it waits for another uploader; with
+    `every`, it also sends what was meant for another store.
+    """
 
     uri: str = field(repr=False)
     artifacts: Path
     queue: bool = True
+    every: bool = False
     reason: str = ""  # why the store has accepted nothing since the last success
     aside: list[str] = field(default_factory=list)  # why messages were set aside
     _refusal: str = ""
     _process: Any = None
+    _started: float = 0.0
     _ready: bool = False
     _progress_at: float = 0.0
     _reader: Any = None
 
     def start(self, check: bool = False) -> None:
         """Start the process. Raises OSError if that fails."""
-        order = {"uri": self.uri, "artifacts": str(self.artifacts), "queue": self.queue, "check": check, "parent": os.getpid()}
+        about = {"uri": self.uri, "artifacts": str(self.artifacts), "queue": self.queue, "every": self.every}
+        order = about | {"check": check, "parent": os.getpid()}
+        self._started = time.monotonic()
         self._process = subprocess.Popen(
             # -P: files in the current folder must not be imported in place of libraries.
             [sys.executable, "-P", "-m", "rankbench.tracking.uploader"],
@@ -65,6 +74,11 @@ class Delivery:
             self._process.stdin.flush()
         except BrokenPipeError:
             log.info("the uploader ended at its start")
+
+    def revive(self) -> None:
+        """Start the process again if it has died, as for lack of memory. Raises OSError if that fails."""
+        if self._process.poll() is not None and time.monotonic() - self._started > REVIVE:
+            self.start()
 
     def finish(
         self, left: Callable[[], int], patience: float, limit: float, progress: Callable[[int], None] = lambda left: None

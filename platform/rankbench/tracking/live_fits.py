@@ -90,12 +90,11 @@ class LiveFits:
         return [self.spool.put(replace(fit.about, rows=fit.rows, time=milliseconds(), **ended)) for fit in interrupted]
 
     def _work(self) -> None:
-        begun = False
         while not self._over.wait(LOOK):
             now = time.monotonic()
             with self._adding:
                 old = [fit for fit in self._fits.values() if now - fit.since >= BEGIN]
-            if old and not begun and not (begun := self.begin()):
+            if old and not self.begin():  # which also starts one again that died
                 return
             for fit in (each for each in old if each.is_due(now)):
                 with self._writing:

@@ -41,6 +41,7 @@ LONGEST_NOTE = 8000  # characters that MLflow keeps of it
 RUN = "rankbench.run"  # the tag with the id of what was measured
 CONTENT = "rankbench.content"  # the tag of an arm with a hash of what was sent of it
 MEASURED = "rankbench.started_at"  # the tag with the time at which its record began
+ORIGIN = "rankbench.origin"  # the tag with the results that a run is of; runs of version 0.2 have none
 LIVE = "rankbench.live"  # the tag of a run whose fit has no record yet: it runs, or was interrupted
 FAILED, KILLED = "FAILED", "KILLED"
 POINTS = 1000  # the most that MLflow takes in a request
@@ -55,6 +56,7 @@ class MlflowRuns:
 
     def __init__(self, client: Any, root: Path, artifacts: Path | None):
         self.client, self.root, self.artifacts = client, root, artifacts
+        self._origin = ""  # of the message that is taken
         self._experiments: dict[str, str] = {}
         self._parents: dict[str, str | None] = {}  # runs that users chose → their experiment, None if there is no such run
         self._sweeps: dict[tuple[str, str], Any] = {}
@@ -62,6 +64,7 @@ class MlflowRuns:
 
     def take(self, message: Message) -> None:
         """Write the message to the store. Raises DataError if its record is missing or damaged, and errors of MLflow."""
+        self._origin = message.origin
         match message:
             case RunMessage():
                 folder = self._inside(message.record)
@@ -174,20 +177,23 @@ class MlflowRuns:
         experiment, chosen = self.place(message)
         sweep, parent = self._above(message, record.stage, chosen)
         # The time of the run, not of its delivery, so that a metric sent twice is the same metric.
-        started = milliseconds(record.started_at) if record.started_at else message.time
-        ended = started + int(1000 * sum(record.seconds.values()))
+        begun = milliseconds(record.started_at) if record.started_at else message.time
+        curve = record.curve[-1]["seconds"] if record.curve else 0
+        spent = int(1000 * (sum(record.seconds.values()) or curve))
+        # The record of a fit that failed or was stopped is made at its end.
+        started, ended = (begun, begun + spent) if record.finished else (begun - spent, begun)
         status = STATUS.get(record.status, FAILED)
         live, over = _parted(self._found(experiment, record.id, message.sweep, sweep, parent))
         run = self._only(over)
         sent = run is not None and run.info.status == status
-        if sent and (not record.finished or _begun(run) == started):
+        if sent and _begun(run) == begun:
             self._delete(live)
             return
         if sent:
             self._delete([run])  # of a record that was replaced
             run = None
         # A finished fit has all points in its record; of another one those stay that have arrived.
-        own = [each for each in live if not record.finished or _begun(each) == started][-1:]
+        own = [each for each in live if not record.finished or _begun(each) == begun][-1:]
         self._delete([each for each in live if each not in own])
         tags = record_tags(record, folder) | message.tags | ({OF_SWEEP: message.sweep} if message.sweep else {})
         name, rows = message.name or run_name(record, record.params), record.curve
@@ -225,7 +231,7 @@ class MlflowRuns:
         return sweep, chosen if stage == "final" else sweep or chosen
 
     def _new(self, experiment: str, parent: str | None, started: int, name: str, tags: dict[str, str]) -> Any:
-        own = {PARENT: parent} if parent else {}
+        own = ({PARENT: parent} if parent else {}) | ({ORIGIN: self._origin} if self._origin else {})
         return self.client.create_run(experiment, start_time=started, run_name=name, tags=tags | own)
 
     def _complete(self, run: Any, name: str, tags: dict[str, str]) -> None:
@@ -269,10 +275,13 @@ class MlflowRuns:
             self.client.log_batch(run_id, metrics=batch)
 
     def _start(self, message: SweepStart) -> None:
+        from mlflow.entities import RunTag
+
         run = self._sweep(message, message.tags, message.name)
         self.client.update_run(run.info.run_id, status="RUNNING")
-        if message.begun:
-            self.client.set_tag(run.info.run_id, BEGUN, message.begun)
+        # A start after the first one may have other tags, as of an interrupted sweep that found more data.
+        tags = message.tags | ({BEGUN: message.begun} if message.begun else {})
+        self.client.log_batch(run.info.run_id, tags=[RunTag(key, value) for key, value in tags.items()])
         about = dict(message.experiment_tags)
         if question := message.tags.get("rankbench.question"):
             # The list of experiments shows the question beside the name, and the page of the experiment also the links.
@@ -367,7 +376,9 @@ class MlflowRuns:
         return found
 
     def _tagged(self, experiment: str, tag: str, value: str) -> list[Any]:
-        return list(self.client.search_runs([experiment], filter_string=f"tags.`{tag}` = '{value}'"))
+        """Return the runs with a tag, without those of other people's results, which may have the same ids."""
+        runs = self.client.search_runs([experiment], filter_string=f"tags.`{tag}` = '{value}'")
+        return [run for run in runs if run.data.tags.get(ORIGIN, self._origin) == self._origin or not self._origin]
 
     def _only(self, found: Iterable[Any]) -> Any:
         """Return the most complete of these runs, None if there is none, and delete the others."""

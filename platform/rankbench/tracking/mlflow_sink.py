@@ -20,7 +20,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.errors import RankbenchError, first_line
 from rankbench.core.extras import installed, missing_packages
 from rankbench.core.redaction import without_password
-from rankbench.tracking.address import artifacts_folder, tracking_uri
+from rankbench.tracking.address import artifacts_folder, origin, tracking_uri
 from rankbench.tracking.delivery import Delivery
 from rankbench.tracking.labels import Labels
 from rankbench.tracking.last_words import LastWords
@@ -65,6 +65,7 @@ class MlflowSink:
     warn: Callable[[str], None] = log.warning
     waiting: Callable[[int], None] = lambda left: None
     labels: Labels = field(default_factory=Labels)
+    origin: str = ""
     _delivery: Delivery | None = None
     _live: LiveFits = field(init=False)
     _last_words: LastWords = field(init=False)
@@ -82,7 +83,8 @@ class MlflowSink:
         cls, environment: Environment, experiment: str, labels: Labels | None = None, warn: Callable[[str], None] = log.warning
     ) -> MlflowSink:
         """Return what sends records to the store of a command. Raises ConfigError if its address cannot work."""
-        return cls(tracking_uri(environment), experiment, artifacts_folder(environment), warn, labels=labels or Labels())
+        uri, artifacts = tracking_uri(environment), artifacts_folder(environment)
+        return cls(uri, experiment, artifacts, warn, labels=labels or Labels(), origin=origin(environment))
 
     def __post_init__(self) -> None:
         self._last_words = LastWords(self.spool)
@@ -98,11 +100,12 @@ class MlflowSink:
             if self._sweep:
                 said.append(self.spool.put(self._interrupted_sweep()))
             self._last_words.close()
+        self._messages += said
         if self._delivery is not None:
-            if said:
-                self._delivery.finish(lambda: sum(path.exists() for path in said), AFTER_ERRORS, AFTER_ERRORS)
+            if self._left():
+                self._delivery.finish(self._left, AFTER_ERRORS, AFTER_ERRORS)
             self._delivery.stop()
-            self._delivery = None
+        self._warn_of_the_rest()
 
     @property
     def spool(self) -> Spool:
@@ -116,6 +119,8 @@ class MlflowSink:
             return False
         with self._opening:
             if self._delivery is not None:
+                with suppress(OSError):
+                    self._delivery.revive()
                 return True
             with suppress(OSError):
                 self.spool.inherit()
@@ -238,6 +243,9 @@ class MlflowSink:
             self._delivery.finish(self._left, PATIENCE, LIMIT, self.waiting)
             if self._delivery.note:
                 self.warn(self._delivery.note)
+        self._warn_of_the_rest()
+
+    def _warn_of_the_rest(self) -> None:
         left, total = self._left(), len(self._messages)
         if left:
             no_uploader = "no uploader" if installed("tracking") else f"this needs {missing_packages('tracking')}"
@@ -255,7 +263,8 @@ class MlflowSink:
 
     def _place(self) -> dict[str, Any]:
         """Return what each message says about when it was written and where its run belongs."""
-        return self.labels.place(self.experiment) | {"time": milliseconds()}
+        store = "" if self.uri.startswith("sqlite") else without_password(self.uri)
+        return self.labels.place(self.experiment) | {"time": milliseconds(), "store": store, "origin": self.origin}
 
     def _interrupted_sweep(self) -> SweepEnd:
         ended = {"ok": False, "interrupted": True, "begun": self._begun}
@@ -279,6 +288,8 @@ class MlflowSink:
     def _put(self, message: Message) -> None:
         try:
             self._messages.append(self.spool.put(message))
+            if self._delivery is not None:
+                self.open()
         except Exception as error:
             self._unwritten += 1
             self._write_error = first_line(error)

@@ -70,6 +70,12 @@ def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "mlflow.source.git.commit": revision.removesuffix(CHANGED),
         "rankbench.uncommitted_changes": "true" if revision.endswith(CHANGED) else None,
         "rankbench.workers": record.workers if record.workers > 1 else None,
+        "rankbench.device": record.device,
+        "rankbench.threads": record.threads or None,
+        "rankbench.iterations": record.iterations,  # of the model that was kept
+        "rankbench.fit_shared_by": record.fit_shared_by
+        if record.fit_shared_by > 1
+        else None,  # settings, of which each has its time
         "rankbench.same_as": record.same_as,
         "rankbench.started_at": record.started_at,
         "rankbench.lists": record.lists and f"{record.lists.file}, sha256 {record.lists.sha256}",

@@ -28,11 +28,15 @@ AFTER, LOCK = "after", "lock"  # the folder of what last_words.py keeps, and the
 class Placed:
     """What all messages say: when they were written (ms since 1970) and where their runs belong.
 
-    The experiment is named, or has an id that MLflow gave it. `parent` is a run that the user chose (MLFLOW_RUN_ID).
+    The experiment is named, or has an id that MLflow gave it. `parent` is a run that the user chose (MLFLOW_RUN_ID). `store`:
+    the server or database that they were written for; empty for a SQLite file. `origin`: the results that they are of, by which
+    runs of other people on the same server are told apart; empty in messages of version 0.2.
     """
 
     experiment: str
     time: int
+    store: str = ""
+    origin: str = ""
     experiment_id: str | None = None
     parent: str | None = None
 

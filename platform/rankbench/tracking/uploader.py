@@ -19,7 +19,7 @@ from typing import TextIO
 from filelock import FileLock, Timeout
 
 from rankbench.core.errors import DataError
-from rankbench.core.redaction import RedactedStream, reason
+from rankbench.core.redaction import RedactedStream, reason, without_password
 from rankbench.tracking.address import is_server
 from rankbench.tracking.spool import Spool
 from rankbench.tracking.store import connect
@@ -39,6 +39,7 @@ class Uploader:
 
     def __init__(self, order: dict, ended: threading.Event, report: Report):
         self.uri, self.artifacts, self.queue = order["uri"], Path(order["artifacts"]), order["queue"]
+        self.every, self.store = order["every"], without_password(self.uri)
         self.root = self.artifacts.parent
         self.spool = Spool.beside(self.artifacts)
         self.ended, self.report = ended, report
@@ -87,7 +88,14 @@ class Uploader:
         while fresh := [path for path in self.spool.waiting() if path not in self.refused]:
             for path in fresh:
                 try:
-                    self.runs.take(self.spool.read(path))
+                    message = self.spool.read(path)
+                    if not self.every and message.store not in ("", self.store):
+                        self.refused.add(path)
+                        self.report(
+                            refused=path.name, reason=f"written for {message.store}; `tracking sync --all` sends it here"
+                        )
+                        continue
+                    self.runs.take(message)
                 except DataError as error:
                     self.spool.set_aside(path)
                     self.report(aside=path.name, reason=str(error))
