@@ -2,7 +2,6 @@
 
     python benchmarks/als.py                                 Gowalla and sets of the size of MovieLens 10M and 20M: ten minutes
     python benchmarks/als.py --sizes gowalla,10M --dims 64   minutes
-    python benchmarks/als.py --reach                         the way to the final NDCG@10 on the generated sets too
 
 Seconds of an iteration, all users and then all items: every method keeps its factors, and one iteration of each is run in turn,
 the order turned each round; the median of the rounds counts. A first iteration of each, which touches fresh memory, is not
@@ -10,15 +9,11 @@ counted, and what is prepared once (transposing, cutting into blocks) is not eit
 and starts from the same factors, so the losses after the same number of iterations, all by our `objective`, can be held against
 each other. implicit minimises WRMF's, and only its seconds are compared. Its BLAS gets one thread in two rounds, as its authors
 advise, and as many as the rest in the next two; the faster setting is the peer. A pause lies between two turns.
-
-The way to the final NDCG@10: ours is the fit as users have it, which items begin and users end, its first user step counted;
-peers step as above. Evaluation is not counted. What is printed is when 99.5 % of a method's own last value was first reached.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import statistics
 import time
 import warnings
@@ -32,15 +27,9 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from rankbench.core.environment import Environment
 from rankbench.core.threads import pinned
-from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.prepare import load
-from rankbench.data.splits import Holdout
-from rankbench.evaluation.metrics import measure, metric_set
-from rankbench.evaluation.ranking import rank
 from rankbench.experiment.methods import registered
-from rankbench.fitting.context import Context
 from rankbench.fitting.executors import ThreadMap
-from rankbench.fitting.recommenders import FactorRecommender, Recommender
 from rankbench.solvers.als.fit import ALSParams, Counts
 from rankbench.solvers.als.half_step import HalfStep, objective, of_items, of_users
 from rankbench.solvers.factorisation.ials import IALS
@@ -50,8 +39,6 @@ from rankbench.tracking.environment import describe_environment
 # iALS's own, near what a search finds on Gowalla.
 ALPHA0, LAM = 0.03, 0.003
 CG_STEPS, SUBSPACE_DIM, INIT = 3, 16, 0.1
-ITERATIONS, RG2_ITERATIONS = 15, 30
-SHARE = 0.995
 PAUSE = 0.1  # seconds between turns: BLAS's idle threads wait in a loop for some time, and would take the next one's processor
 # Our task, the libraries that it is compared with, and whether both minimise one objective.
 PAIRS = (
@@ -153,7 +140,6 @@ def peers_matrix(X: sp.csr_array) -> sp.csr_matrix:
 def ials(dim: int, solver: str, cg_steps: int = CG_STEPS) -> IALS:
     return IALS(
         embedding_dim=dim,
-        iterations=ITERATIONS,
         solver=solver,
         cg_steps=cg_steps,
         subspace_dim=SUBSPACE_DIM,
@@ -170,7 +156,7 @@ def ours(dim: int) -> dict[str, tuple[str, ALSParams]]:
         "iALS cg": ("ials", ials(dim, "cg")),
         "iALS cg, 2 steps": ("ials", ials(dim, "cg", 2)),
         "iALS subspace": ("ials", ials(dim, "subspace")),
-        "RG²": ("rg2", RG2(embedding_dim=dim, iterations=RG2_ITERATIONS, init_scale=INIT)),
+        "RG²": ("rg2", RG2(embedding_dim=dim, init_scale=INIT)),
     }
 
 
@@ -227,64 +213,9 @@ def iterations_task(label: str, X: sp.csr_array, dim: int, rounds: int, threads:
         )
 
 
-class Judge:
-    """NDCG@10 of a model on a holdout, and the curve of a fit over its training seconds."""
-
-    def __init__(self, holdout: Holdout):
-        self.holdout, self.wanted, self.curve = holdout, metric_set(("ndcg",), (10,)), []
-        self.counts = np.zeros(holdout.target.shape[1])  # only popularity would ask for them
-
-    def note(self, seconds: float, model: Recommender) -> None:
-        (found,) = rank([model], self.holdout, 10)
-        ndcg = measure(found, self.holdout.target, self.counts, self.wanted).values["ndcg@10"].mean()
-        self.curve.append((seconds, float(ndcg)))
-
-    def line(self, label: str, method: str) -> None:
-        last = self.curve[-1][1]
-        number, reached = next((n, s) for n, (s, ndcg) in enumerate(self.curve, 1) if ndcg >= SHARE * last)
-        print(f"{f'{label}: {method}':52s} {reached:9.3f} {number:10d} {last:9.4f}", flush=True)
-
-
-def way_task(label: str, X: sp.csr_array, holdout: Holdout, dim: int, threads: int) -> None:
-    label = f"{label}, K={dim}"
-    for name, (method, p) in ours(dim).items():
-        judge = Judge(holdout)
-
-        steps = registered().get(method).steps(X, p, 0, np.float32, Context(ThreadMap(threads)), None)
-        for step in itertools.islice(steps, 1, p.iterations + 1):  # the first one is the start
-            judge.note(step.seconds, step.model())
-        judge.line(label, name)
-    for name, peer in peers(X, dim, random_factors(X, dim), threads).items():
-        judge, seconds = Judge(holdout), 0.0
-        for _ in range(ITERATIONS):
-            with threadpool_limits(1, "blas"):
-                began = time.perf_counter()
-                peer.step()
-                seconds += time.perf_counter() - began
-            judge.note(seconds, FactorRecommender(*peer.factors()))
-        judge.line(label, name)
-
-
-def some_rows(rows: np.ndarray, n: int = 2_000) -> np.ndarray:
-    return np.sort(np.random.default_rng(1).choice(rows, min(n, len(rows)), replace=False))
-
-
-def gowalla(environment: Environment) -> tuple[sp.csr_array, sp.csr_array, Holdout]:
-    """What a final fit is made on; train alone, and 2,000 users to validate it with."""
-    split = load("gowalla", environment).split
-    whole = split.holdout("valid", "train")
-    rows = some_rows(np.flatnonzero(np.diff(whole.target.indptr)))
-    return split.fit_matrix("train+valid"), split.train, Holdout(whole.users[rows], whole.history[rows], whole.target[rows])
-
-
-def generated(name: str) -> tuple[sp.csr_array, sp.csr_array, Holdout]:
-    """All of it; without a tenth of the interactions of 2,000 users, and these users."""
-    X = movielens_sized(name)
-    users = some_rows(np.arange(X.shape[0]))
-    entries = X.tocoo()
-    out = np.isin(entries.row, users) & (np.random.default_rng(2).random(X.nnz) < 0.1)
-    train, target = (csr_from_pairs(entries.row[m], entries.col[m], X.shape) for m in (~out, out))
-    return X, train, Holdout(users.astype(np.int32), train[users], target[users])
+def interactions(size: str, environment: Environment) -> sp.csr_array:
+    """What a final fit on Gowalla is made on, or a generated set."""
+    return load(size, environment).split.fit_matrix("train+valid") if size == "gowalla" else movielens_sized(size)
 
 
 def main() -> None:
@@ -293,7 +224,6 @@ def main() -> None:
     parser.add_argument("--dims", default="64,128", help="lengths of the vectors, K")
     parser.add_argument("--rounds", type=int, default=4, help="counted iterations of each method, a multiple of 4")
     parser.add_argument("--threads", type=int, default=2, help="of every method")
-    parser.add_argument("--reach", action="store_true", help="the way to the final NDCG@10 on generated sets too")
     given = parser.parse_args()
     sizes, dims = given.sizes.split(","), [int(dim) for dim in given.dims.split(",")]
     environment = Environment.from_env()
@@ -307,29 +237,24 @@ def main() -> None:
         packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "irspack", "implicit"))
         print(f"{about['machine']['cpu']}, {about['machine']['cores']} cores, {given.threads} threads; {packages}")
         print(f"{', '.join(about['blas'])}; {about['revision']}")
-        sets = {size: gowalla(environment) if size == "gowalla" else generated(size) for size in sizes}
         print(
             f"\n{'an iteration':52s} {'product s':>9s} {'peer s':>9s} {'faster':>8s} {'loss':>10s} {'peer loss':>10s}"
             f"   after {given.rounds + 1} iterations, per interaction",
         )
-        for (size, (X, _, _)), dim in itertools.product(sets.items(), dims):
-            iterations_task(size, X, dim, given.rounds, given.threads)
-        ways = {size: each for size, each in sets.items() if given.reach or size == "gowalla"}
-        if ways:
-            print(f"\n{f'{SHARE:.1%} of the last NDCG@10':52s} {'seconds':>9s} {'iterations':>10s} {'NDCG@10':>9s}")
-        for (size, (_, train, holdout)), dim in itertools.product(ways.items(), dims):
-            way_task(size, train, holdout, dim, given.threads)
+        for size in sizes:
+            X = interactions(size, environment)
+            for dim in dims:
+                iterations_task(size, X, dim, given.rounds, given.threads)
 
 
 def warm_up() -> None:
     """Compile, and load the libraries whose threads are to be pinned, before the clock starts."""
     X = movielens_sized("1M")[:100]
-    holdout = Holdout(np.arange(100, dtype=np.int32), X, X)
-    for name, p in ours(16).values():
-        for step in itertools.islice(registered().get(name).steps(X, p, 0, np.float32, Context(), None), 3):
-            Judge(holdout).note(0, step.model())
+    start = random_factors(X, 16)
+    for about in ours(16).values():
+        Ours(X, *about, start, 1).step()
     with threadpool_limits(1, "blas"):
-        peers(X, 16, random_factors(X, 16), 1)
+        peers(X, 16, start, 1)
 
 
 if __name__ == "__main__":

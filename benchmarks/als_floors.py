@@ -22,7 +22,7 @@ from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from als import Ours, generated, gowalla, ours, random_factors
+from als import Ours, interactions, ours, random_factors
 
 from rankbench.core.environment import Environment
 from rankbench.core.threads import pinned
@@ -108,7 +108,7 @@ def main() -> None:
         titles = ("exact s", "floor s", "ratio", "GFLOP/s", "RG² s", "gather s", "ratio", "+products", "ratio")
         print(f"{'':16s} " + " ".join(f"{title:>9s}" for title in titles))
         for size, dim in itertools.product(given.sizes.split(","), map(int, given.dims.split(","))):
-            X = (gowalla(environment) if size == "gowalla" else generated(size))[0]
+            X = interactions(size, environment)
             start = random_factors(X, dim)
             known = ours(dim)
             exact, rg2 = (Ours(X, *known[name], start, given.threads) for name in ("iALS exact", "RG²"))
