@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import time
 from statistics import median
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from als import Ours, interactions, ours, random_factors
+from turns import in_turn
 
 from rankbench.core.environment import Environment
 from rankbench.core.threads import pinned
@@ -31,10 +30,6 @@ from rankbench.solvers.als.half_step import Block, add_rows
 from rankbench.solvers.als.simd import LANES
 
 ORDER = 2048
-
-
-class Step(Protocol):
-    def step(self) -> None: ...
 
 
 def operations(X: sp.csr_array, K: int) -> float:
@@ -85,17 +80,6 @@ def sums(block: Block, Y: np.ndarray) -> np.ndarray:
     return x
 
 
-def seconds_of(steps: dict[str, Step], rounds: int) -> dict[str, float]:
-    """The median of the seconds of each, run in turn, after a first round that is not counted."""
-    taken: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds + 1):
-        for name, each in steps.items():
-            began = time.perf_counter()
-            each.step()
-            taken[name].append(time.perf_counter() - began)
-    return {name: median(each[1:]) for name, each in taken.items()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", default="gowalla,10M,20M")
@@ -112,9 +96,9 @@ def main() -> None:
             start = random_factors(X, dim)
             known = ours(dim)
             exact, rg2 = (Ours(X, *known[name], start, given.threads) for name in ("iALS exact", "RG²"))
-            found = seconds_of(
-                {"exact": exact, "rg2": rg2, "gather": Gather(rg2), "product": Product(rg2.executor)}, given.rounds
-            )
+            steps = {"exact": exact, "rg2": rg2, "gather": Gather(rg2), "product": Product(rg2.executor)}
+            taken = in_turn({name: each.step for name, each in steps.items()}, given.rounds)
+            found = {name: median(seconds) for name, seconds in taken.items()}
             rate = 2 * ORDER**3 / found["product"]
             floor = operations(X, dim) / rate
             with_products = found["gather"] + 3 * sum(X.shape) * dim**2 / rate

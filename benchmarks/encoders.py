@@ -32,6 +32,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from turns import in_turn
 
 from rankbench.core.environment import Environment
 from rankbench.core.threads import pinned
@@ -333,6 +334,7 @@ def compare(name: str, X: sp.csr_array, graph: Graph, values: dict[str, int], gi
         return F.softplus((u * (j - i)).sum(dim=1)).mean()
 
     def product() -> None:
+        torch.set_num_threads(1)
         model.zero_grad()
         U, V, _ = fit.rows(some, touched)
         own = model.own_loss(users, items)
@@ -341,6 +343,7 @@ def compare(name: str, X: sp.csr_array, graph: Graph, values: dict[str, int], gi
         fit.step(1.0)
 
     def recipe() -> None:
+        torch.set_num_threads(given.threads)
         other.zero_grad()
         U, V = RECIPES[name](other, graph)
         own_loss = OWN_LOSSES.get(name)
@@ -350,13 +353,7 @@ def compare(name: str, X: sp.csr_array, graph: Graph, values: dict[str, int], gi
         adam.step()
 
     sides = {"product": product, "recipe": recipe} if given.recipe else {"product": product}
-    seconds: dict[str, list[float]] = {side: [] for side in sides}
-    for turn in range(given.rounds + 1):
-        for side in list(sides) if turn % 2 else list(sides)[::-1]:
-            torch.set_num_threads(1 if side == "product" else given.threads)
-            taken = timed(sides[side])
-            if turn:  # the first compiles
-                seconds[side].append(taken)
+    seconds = in_turn(sides, given.rounds)
     ours, recipes = (statistics.median(seconds.get(side, [float("nan")])) for side in ("product", "recipe"))
     positives = len(some), len(items.unique())
     least = bound(name, model, np.concatenate([some, X.shape[0] + touched]), positives, rates)

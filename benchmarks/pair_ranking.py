@@ -21,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 import torch
+from turns import turns
 
 from rankbench.core.threads import available_cpus, pinned
 from rankbench.data.splits import Holdout
@@ -76,11 +77,10 @@ def task(name: str, rounds: int, n_users: int) -> None:
     users = np.random.default_rng(0).permutation(N_USERS).astype(np.int32)
     equal = np.mean(sides["ours"](users[:16]) == sides["plain"](users[:16]))
     sizes, rates = {"ours": n_users, "plain": 24}, {side: list[tuple[float, float]]() for side in sides}
-    for turn in range(rounds + 1):
-        for side in list(sides) if turn % 2 else list(sides)[::-1]:
-            rate = users_per_second(sides[side], users[: sizes[side]])
-            if turn:
-                rates[side].append(rate)
+    for turn, side in turns(sides, rounds):
+        rate = users_per_second(sides[side], users[: sizes[side]])
+        if turn:
+            rates[side].append(rate)
     for position, kind in enumerate(("clock", "processors")):
         mine, theirs = (statistics.median(each[position] for each in rates[side]) for side in sides)
         print(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +20,7 @@ import torch
 from encoders import random_graph
 from torch import Tensor
 from torch.nn import functional as F
+from turns import in_turn
 
 from rankbench.core.threads import pinned
 from rankbench.experiment.job import configure
@@ -79,24 +79,23 @@ def compare(name: str, X: sp.csr_array, dim: int, batch_size: int, negatives: in
     padded, chosen = Padded(X), next(iter(trainer._chosen(1)))
     batch = trainer._batch(1, 0, trainer.users[chosen], trainer.items[chosen])
     trainer.learner.step = lambda factor: None  # the optimiser is the same on both sides
-    seconds: dict[str, list[float]] = {"product": [], "recipe": []}
     losses = {}
-    for turn in range(rounds + 1):
-        for side in list(seconds) if turn % 2 else list(seconds)[::-1]:
-            torch.set_num_threads(1 if side == "product" else threads)
-            trainer.encoder.zero_grad()
-            began = time.perf_counter()
-            if side == "product":
-                losses[side] = float(trainer._step(batch, 1.0))
-            else:
-                value = recipe(name, trainer, batch, padded)
-                value.backward()
-                losses[side] = float(value.detach())
-            if turn:  # the first compiles
-                seconds[side].append(time.perf_counter() - began)
-    ours, theirs = (statistics.median(seconds[side]) for side in seconds)
+
+    def ours() -> None:
+        torch.set_num_threads(1)
+        trainer.encoder.zero_grad()
+        losses["product"] = float(trainer._step(batch, 1.0))
+
+    def plain() -> None:
+        torch.set_num_threads(threads)
+        trainer.encoder.zero_grad()
+        value = recipe(name, trainer, batch, padded)
+        value.backward()
+        losses["recipe"] = float(value.detach())
+
+    mine, theirs = map(statistics.median, in_turn({"product": ours, "recipe": plain}, rounds).values())
     apart = abs(losses["product"] - losses["recipe"]) / abs(losses["recipe"])
-    print(f"{name:12s} {ours:9.3f} {theirs:9.3f} {theirs / ours:7.1f}x   {apart:.1e}", flush=True)
+    print(f"{name:12s} {mine:9.3f} {theirs:9.3f} {theirs / mine:7.1f}x   {apart:.1e}", flush=True)
 
 
 def main() -> None:

@@ -28,12 +28,14 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from encoders import Graph, mean_of_layers
 from torch.nn import functional as F
+from turns import in_turn, turns
 
 from rankbench.core.environment import Environment
 from rankbench.data.prepare import load
@@ -59,6 +61,18 @@ def batches(ours: Trainer) -> Iterator[np.ndarray]:
     while True:
         order = rng.permutation(len(ours.users))
         yield from (order[start : start + BATCH] for start in range(0, len(order) - BATCH, BATCH))
+
+
+def stepping(ours: Trainer, order: Iterator[np.ndarray]) -> Callable[[int], None]:
+    """What makes so many steps of the product, on further batches each time."""
+    numbers = iter(range(10**9))
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            chosen = next(order)
+            ours._step(ours._batch(1, next(numbers), ours.users[chosen], ours.items[chosen]), 1.0)
+
+    return steps
 
 
 class Plain:
@@ -125,23 +139,16 @@ def same_loss(ours: Trainer, plain: Plain) -> tuple[float, float]:
 def compare(task: str, ours: Trainer, plain: Plain, steps: tuple[int, int], rounds: int) -> None:
     """Print positives a second of both. `steps`: of ours and of the peer in a round."""
     found, expected = same_loss(ours, plain)
-    order, numbers = batches(ours), iter(range(10**9))
+    order = batches(ours)
+    product = stepping(ours, order)
+    product(_WARM)
 
-    def product() -> None:
-        chosen = next(order)
-        ours._step(ours._batch(1, next(numbers), ours.users[chosen], ours.items[chosen]), 1.0)
+    def peer() -> None:
+        for _ in range(steps[1]):
+            plain.step(next(order))
 
-    sides: dict[str, tuple[Callable, int]] = {"product": (product, steps[0]), PEER: (lambda: plain.step(next(order)), steps[1])}
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(rounds + 1):
-        for name in list(sides) if turn % 2 else list(sides)[::-1]:
-            step, count = sides[name]
-            start = time.perf_counter()
-            for _ in range(count if turn or name == PEER else _WARM):
-                step()
-            if turn:
-                seconds[name].append((time.perf_counter() - start) / count)
-    mine, theirs = (statistics.median(seconds[name]) for name in ("product", PEER))
+    seconds = in_turn({"product": lambda: product(steps[0]), PEER: peer}, rounds)
+    mine, theirs = (statistics.median(each) / count for each, count in zip(seconds.values(), steps, strict=True))
     rates = f"{BATCH / mine:11,.0f} {BATCH / theirs:11,.0f} {theirs / mine:8.1f}x"
     print(f"{task:48s} {rates}   {found:.6f} {expected:.6f}", flush=True)
 
@@ -220,19 +227,18 @@ def catalogue_task(X: sp.csr_array, rounds: int) -> None:
         plain, order = PlainCosineSoftmax(ours, 0), batches(ours)
         parts = itertools.cycle([*ours._chosen(1)][:-1])
         numbers, seconds, positives = iter(range(10**9)), {"product": [], PEER: []}, 0
-        for turn in range(rounds + 1):
-            for side in ("product", PEER) if turn % 2 else (PEER, "product"):
-                chosen = [next(parts) for _ in range(8)] if side == "product" else [next(order) for _ in range(3)]
-                start = time.perf_counter()
-                for each in chosen:
-                    if side == PEER:
-                        plain.step(each)
-                    else:
-                        ours._step(ours._batch(1, next(numbers), ours.users[each], ours.items[each]), 1.0)
-                if turn:
-                    seconds[side].append((time.perf_counter() - start) / sum(map(len, chosen)))
-                if side == "product":
-                    positives = sum(map(len, chosen)) / len(chosen)
+        for turn, side in turns(seconds, rounds):
+            chosen = [next(parts) for _ in range(8)] if side == "product" else [next(order) for _ in range(3)]
+            start = time.perf_counter()
+            for each in chosen:
+                if side == PEER:
+                    plain.step(each)
+                else:
+                    ours._step(ours._batch(1, next(numbers), ours.users[each], ours.items[each]), 1.0)
+            if turn:
+                seconds[side].append((time.perf_counter() - start) / sum(map(len, chosen)))
+            if side == "product":
+                positives = sum(map(len, chosen)) / len(chosen)
         mine, theirs = (statistics.median(seconds[side]) for side in ("product", PEER))
         products = 3 * 2 * ours.p.users_per_step * X.shape[1] * DIM / rate
         step = (
@@ -248,23 +254,13 @@ def adam_task(X: sp.csr_array, rounds: int) -> None:
     for n, shared in ((100, False), (1024, True)):
         values = {"tau": TAU, "n_negatives": n, "shared_negatives": shared, "sampler": "uniform-all"}
         # A penalty of no effect makes every step pass over the tables.
-        sides = {
-            "row-adam": trainer(X, "sl", optimizer="row-adam", **values),
-            "adam": trainer(X, "sl", **values),
-            "adam, whole tables": trainer(X, "sl", weight_decay=1e-30, **values),
-        }
-        seconds: dict[str, list[float]] = {name: [] for name in sides}
-        numbers, orders = iter(range(10**9)), {name: batches(ours) for name, ours in sides.items()}
-        for turn in range(rounds + 1):
-            for name in list(sides) if turn % 2 else list(sides)[::-1]:
-                ours = sides[name]
-                start = time.perf_counter()
-                for _ in range(20 if turn else _WARM):
-                    chosen = next(orders[name])
-                    ours._step(ours._batch(1, next(numbers), ours.users[chosen], ours.items[chosen]), 1.0)
-                if turn:
-                    seconds[name].append((time.perf_counter() - start) / 20)
-        rows, dense, whole = (statistics.median(seconds[name]) for name in sides)
+        ways = ({"optimizer": "row-adam"}, {}, {"weight_decay": 1e-30})
+        fits = (trainer(X, "sl", **values, **way) for way in ways)
+        sides = {name: stepping(ours, batches(ours)) for name, ours in zip(("rows", "dense", "whole"), fits, strict=True)}
+        for steps in sides.values():
+            steps(_WARM)
+        seconds = in_turn({name: partial(steps, 20) for name, steps in sides.items()}, rounds)
+        rows, dense, whole = (statistics.median(each) / 20 for each in seconds.values())
         kind = f"SL, {n} negatives, {'shared' if shared else 'own'}"
         print(
             f"{kind:30s} row-adam {rows * 1e3:6.1f} ms, adam {dense * 1e3:6.1f} ms ({dense / rows:.2f}x), "
