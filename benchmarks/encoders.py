@@ -6,10 +6,10 @@
 
 A step is that of a fit: BPR with one negative of `--batch` positives, the encoder's own loss, all gradients and Adam. The
 recipe gathers a vector for each edge and adds it to its head by index_add_; LightGCN, XSimGCL, NGCF and SGL multiply by a
-sparse matrix instead, and GAT is torch_geometric's GATConv if that is installed. DGCF has one layer, because the recipe keeps
-1 GB per iteration. Both sides start from the same weights, and the largest difference of their vectors is printed. They
-alternate, and medians count; "least" is the quickest step, which other work on the machine disturbs less. In a fit, PyTorch's
-own operations have one thread, as here on the side of the product; the recipe has `--threads`.
+sparse matrix instead, and GAT is GATConv of torch_geometric, which has to be installed for it. DGCF has one layer, because the
+recipe keeps 1 GB per iteration. Both sides start from the same weights, and the largest difference of their vectors is printed.
+They alternate, and medians count; "least" is the quickest step, which other work on the machine disturbs less. In a fit,
+PyTorch's own operations have one thread, as here on the side of the product; the recipe has `--threads`.
 
 The bound is the time in which the machine could do what a step must do, at rates measured in the same run with `--threads`
 threads: rows gathered in any order (--dim numbers each, from a table of as many rows as there are nodes), tables read or
@@ -19,7 +19,6 @@ written in their order, and products of a table with a square matrix, one after 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import statistics
 import time
@@ -145,25 +144,7 @@ def xsimgcl(model: EmbeddingModel, graph: Graph) -> tuple[Tensor, Tensor]:
     return final
 
 
-def softmax_per_head(score: Tensor, head: Tensor, n_nodes: int) -> Tensor:
-    """A softmax over the edges of each head, by scatter operations; score (nnz,)."""
-    largest = torch.full((n_nodes,), -torch.inf).scatter_reduce(0, head, score.detach(), "amax")
-    share = (score - largest[head]).exp()
-    return share / torch.zeros(n_nodes).index_add_(0, head, share)[head]
-
-
 def gat(model: EmbeddingModel, graph: Graph) -> tuple[Tensor, Tensor]:
-    x, nodes = tables(model), torch.arange(graph.n_nodes)
-    head, tail = torch.cat([graph.head, nodes]), torch.cat([graph.tail, nodes])
-    for number, (W, a_dst, a_src) in enumerate(zip(model.weights, model.at_head, model.at_tail, strict=True), start=1):
-        H = x @ W
-        alpha = softmax_per_head(F.leaky_relu((H @ a_dst)[head, 0] + (H @ a_src)[tail, 0], 0.2), head, graph.n_nodes)
-        x = torch.zeros_like(H).index_add_(0, head, alpha[:, None] * H[tail])
-        x = F.elu(x) if number < len(model.weights) else x
-    return graph.split(x)
-
-
-def gat_of_torch_geometric(model: EmbeddingModel, graph: Graph) -> tuple[Tensor, Tensor]:
     from torch_geometric.nn import GATConv
 
     x, nodes = tables(model), torch.arange(graph.n_nodes)
@@ -208,11 +189,10 @@ def pinsage(model: EmbeddingModel, graph: Graph) -> tuple[Tensor, Tensor]:
     return graph.split(x)
 
 
-has_geometric = importlib.util.find_spec("torch_geometric") is not None
 RECIPES: dict[str, Recipe] = {
     "lightgcn": lightgcn,
     "xsimgcl": xsimgcl,
-    "gat": gat_of_torch_geometric if has_geometric else gat,
+    "gat": gat,
     "dgcf": dgcf,
     "pinsage": pinsage,
     "ngcf": ngcf,
@@ -392,9 +372,9 @@ def main() -> None:
     X = load(given.data, Environment.from_env()).split.train if given.data else random_graph(given.scale)
     torch.sparse.check_sparse_tensor_invariants.disable()  # said, or the recipe warns of it
     keep_freed()
-    graph, peer = Graph(X), "torch_geometric" if has_geometric else "scatter operations"
+    graph = Graph(X)
     print(f"{X.shape[0]:,} x {X.shape[1]:,}, {X.nnz:,} interactions; dimension {given.dim}, batch {given.batch}")
-    print(f"torch {torch.__version__}, {given.threads} threads; the recipe of GAT: {peer}")
+    print(f"torch {torch.__version__}, {given.threads} threads")
     with pinned(given.threads):
         rates, size = Rates.measured(sum(X.shape), given.dim, given.threads), 4 * given.dim
         flops = 2 * sum(X.shape) * given.dim**2 / rates.product
