@@ -69,18 +69,3 @@ def test_two_workers_measure_what_one_does(home):
     assert alone["id"] == together["id"]
     for name, value in alone["metrics"].items():
         assert together["metrics"][name]["mean"] == pytest.approx(value["mean"], rel=1e-9), name
-
-
-@pytest.mark.cluster
-def test_the_python_interface_fits_by_workers(home):
-    code = """
-import numpy as np, rankbench.api as rb
-sizes = {"source.generator.users": 80, "source.generator.items": 40, "source.generator.interactions_per_user": 10}
-data = rb.dataset("synthetic", changes=sizes)
-given = dict(epochs=2, embedding_dim=8, n_negatives=5, dtype="float64", patience=0, progress=False)
-alone, together = rb.fit(data, "sl", **given), rb.fit(data, "sl", workers=2, **given)
-np.testing.assert_allclose(together.recommender.V, alone.recommender.V, rtol=1e-7, atol=1e-12)
-print("equal")
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.stdout.strip() == "equal", done.stderr
