@@ -3,19 +3,17 @@
 import numpy as np
 import pytest
 
-from rankbench.core.errors import ConfigError
 from rankbench.data.cards import load_card
 from rankbench.experiment.execution import Execution
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.run import run as run_job
 
 TINY = {"source.generator.users": 300, "source.generator.items": 120}
-HELD_OUT = {"split.protocol": "held-out-users", "split.valid": 40, "split.test": 40}
 TRAINING = {"embedding_dim": 8, "epochs": 60, "batch_size": 256, "n_negatives": 20, "learning_rate": 0.05, "patience": 2}
 
 
-def run(environment, name="bpr", changes=None, job=None, **values):
-    card = load_card("synthetic", environment, TINY | (changes or {}))
+def run(environment, name="bpr", job=None, **values):
+    card = load_card("synthetic", environment, TINY)
     chosen = configure(name, TRAINING | values)
     (found,) = run_job(Job(card, (chosen,), **(job or {})), environment, Execution(1))
     return found
@@ -47,10 +45,3 @@ def test_a_fit_on_train_and_valid_does_all_its_epochs(environment):
 def test_training_ranks_better_than_no_training(environment):
     trained, start = (run(environment, "sl", epochs=15, learning_rate=rate).record.metrics["ndcg@20"] for rate in (0.05, 1e-30))
     assert trained.mean > 1.5 * start.mean
-
-
-@pytest.mark.parametrize("fit_on", ["train", "train+valid"])
-def test_users_who_were_held_out_cannot_be_scored(fit_on, environment):
-    message = "bpr scores only users it was trained on, and synthetic measures users who were held out"
-    with pytest.raises(ConfigError, match=message):
-        run(environment, changes=HELD_OUT, job={"fit_on": fit_on})
