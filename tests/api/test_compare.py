@@ -93,13 +93,5 @@ def test_what_cannot_be_compared_is_refused(environment, card):
         rb.compare([one, rb.fit(card(1), "popularity", environment=environment)], environment=environment)
     with pytest.raises(ConfigError, match=r"1: has no per-user values of 'hitt'; did you mean hit\?"):
         rb.compare([evaluation(hit=np.ones(3))] * 2, metric="hitt")
-    with pytest.raises(ConfigError, match=r"models: expected a list of Evaluations or Models .* got \[Model, 'x'\]"):
-        rb.compare([one, "x"], environment=environment)
-    with pytest.raises(ConfigError, match=r"metrics: expected a text or a list of texts, got \[3\]"):
-        one.evaluate(metrics=[3], environment=environment)
-    with pytest.raises(ConfigError, match="expected an id or several, got None"):
-        one.recommend(None)
-    with pytest.raises(ConfigError, match="workers: expected a whole number, got '2'"):
-        rb.fit(card(0), "popularity", workers="2", environment=environment)
     with pytest.raises(ConfigError, match="unknown baseline '3'"):
         rb.compare([evaluation(hit=np.ones(3))] * 2, metric="hit", baseline="3")
