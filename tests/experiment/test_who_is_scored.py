@@ -44,15 +44,13 @@ def test_held_out_users_need_a_method_with_fold_in(table, environment, method, p
         assert len(model.evaluate(environment=environment).per_user) > 0
 
 
-def test_ids_and_numbers_that_are_none_are_named(table, environment):
+def test_ids_that_are_none_are_named(table, environment):
     model = rb.fit(table, "ease", environment=environment)
     for call, message in [
         (lambda: model.recommend_new(pd.DataFrame({"user": ["x", None], "item": ["i1", "i2"]})), "row 1 has no user"),
         (lambda: model.recommend_new(pd.DataFrame({"user": ["x", "x"], "item": ["i1", 2]})), "item: expected ids of one type"),
         (lambda: model.recommend([0, "u1"]), "user ids: expected ids of one type"),
         (lambda: model.recommend([b"\xff"]), "user ids: expected ids of one type, .*UTF8"),
-        (lambda: model.recommend(["u1"], k=2.5), r"k: expected a whole number, got 2\.5"),
-        (lambda: rb.fit(table, "ials", seed=-1, environment=environment), "seed: expected a whole number from 0, got -1"),
     ]:
         with pytest.raises(ConfigError, match=message):
             call()
