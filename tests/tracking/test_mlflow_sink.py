@@ -53,32 +53,15 @@ def test_a_curve_is_a_point_an_iteration_dated_by_training_seconds(root):
         assert found == [(row["iteration"], 1000 * row["seconds"], row[name]) for row in curve]
 
 
-def test_a_sweep_is_a_parent_with_a_child_a_record(root):
-    lines = []
-    sink = sink_on(root, "nested", lines)
-    assert sink.open()
+def test_a_sweep_that_failed_is_shown_with_its_note_and_its_report(root):
+    sink = sink_on(root, "failed")
     sink.start_sweep("sweep-1", {"fits": 2}, {})
-    failed = dataclasses.replace(RECORD, id="run-x-ease-1", status="failed", error="row 3 is not finite", metrics={})
-    for record in (RECORD, failed):
-        sink.send(record, write_record(root, record, None))
     (root / "report.md").write_text("a report")
     sink.finish_sweep([root / "report.md"], ok=False, note="**a note**")
-    client, runs = runs_of(root, "nested")
-    parent = next(run for run in runs if "rankbench.sweep" in run.data.tags)
-    children = {run.data.tags["rankbench.run"]: run for run in runs if run is not parent}
-    assert lines == [] and spooled(root) == []
-    assert parent.info.status == "FAILED" and parent.data.params["fits"] == "2"
-    assert parent.data.metrics == {}  # each would be a chart with a single bar
-    assert parent.data.tags["mlflow.note.content"] == "**a note**"
+    deliver_here(root)
+    client, (parent,) = runs_of(root, "failed")
+    assert (parent.info.status, parent.data.tags["mlflow.note.content"]) == ("FAILED", "**a note**")
     assert [file.path for file in client.list_artifacts(parent.info.run_id, "report")] == ["report/report.md"]
-    assert all(run.data.tags["mlflow.parentRunId"] == parent.info.run_id for run in children.values())
-    good, bad = children[RECORD.id], children[failed.id]
-    assert good.data.metrics["test/ndcg_at_20"] == 0.25 and good.data.params["lam"] == "3.0"
-    assert good.info.status == "FINISHED"
-    assert bad.info.status == "FAILED" and bad.data.tags["rankbench.error"] == "row 3 is not finite"
-    assert [file.path for file in client.list_artifacts(good.info.run_id)] == ["record.json"]
-    kind = client.get_experiment_by_name("nested").tags["mlflow.experimentKind"]
-    assert kind == "custom_model_development"
 
 
 def test_a_child_says_what_it_is_of(root):
