@@ -9,9 +9,7 @@ that there is something to learn.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,25 +17,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from netflix_dump import write_where_told
 
 USERS, SONGS, TRIPLETS = 1_019_318, 384_546, 48_373_586
 FEWEST = 10  # songs of a listener
 TASTES, LIKING = 20, 4.0  # a song of one's taste is drawn so many times as often
 NAME = "train_triplets.txt"
 AT_ONCE = 20_000  # listeners
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--scale", type=float, default=1.0, help="of listeners, songs and triplets")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    began = time.perf_counter()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    path = given.folder / f"{NAME}.zip"
-    n = write_dump(path, given.scale, given.seed)
-    print(f"{n:,} triplets, {path.stat().st_size / 1e6:,.0f} MB packed, in {time.perf_counter() - began:.0f} s")
 
 
 def write_dump(path: Path, scale: float, seed: int) -> int:
@@ -82,4 +68,4 @@ def _digits(kind: str, number: int, length: int) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    write_where_told(__doc__, f"{NAME}.zip", write_dump, "triplets")

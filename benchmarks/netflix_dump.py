@@ -13,7 +13,7 @@ import argparse
 import io
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,17 +27,18 @@ TASTES, LIKING = 12, 4.0  # a movie of one's taste is drawn so many times as oft
 NAME = "nf_prize_dataset.tar.gz"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def write_where_told(about: str, name: str, write: Callable[[Path, float, int], int], rows: str) -> None:
+    """Write a dump into the folder of the command line, and say how large it is."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--scale", type=float, default=1.0, help="of customers, movies and, as far as they reach, ratings")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers above")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     began = time.perf_counter()
     given.folder.mkdir(parents=True, exist_ok=True)
-    n = write_dump(given.folder / NAME, given.scale, given.seed)
-    size = (given.folder / NAME).stat().st_size
-    print(f"{n:,} ratings, {size / 1e6:,.0f} MB packed, in {time.perf_counter() - began:.0f} s")
+    n = write(given.folder / name, given.scale, given.seed)
+    size = (given.folder / name).stat().st_size
+    print(f"{n:,} {rows}, {size / 1e6:,.0f} MB packed, in {time.perf_counter() - began:.0f} s")
 
 
 def write_dump(path: Path, scale: float, seed: int) -> int:
@@ -95,4 +96,4 @@ def _add(archive: tarfile.TarFile, name: str, file: io.BufferedIOBase, size: int
 
 
 if __name__ == "__main__":
-    main()
+    write_where_told(__doc__, NAME, write_dump, "ratings")
