@@ -22,6 +22,7 @@ from rankbench.data.prepare import load
 from rankbench.experiment.job import configure
 from rankbench.experiment.watch import ValidationSet
 from rankbench.fitting.context import Context
+from rankbench.fitting.step import Step
 from rankbench.tracking.environment import describe_environment
 
 TRAINING = {"objective": "catalogue", "schedule": "cosine", "patience": 0, "init": "ials"}
@@ -35,14 +36,20 @@ LOSSES["ccl"] = {"w": 3.0, "margin": 0.4}
 GOWALLA = {"tau": 0.1, "tau1": 0.1, "tau2": 0.1}  # its catalogue is ten times as large
 
 
-def fit(X, dataset: str, loss: str, epochs: int, measure: ValidationSet | None) -> Iterator[tuple[float, float]]:
-    """Yield the seconds of training and the nDCG@20 after each epoch; it is 0 where it was not measured."""
-    own = {name: GOWALLA.get(name, value) if dataset == "gowalla" else value for name, value in LOSSES[loss].items()}
-    config = configure(loss, {**TRAINING, **SETTINGS[dataset], **own, "epochs": epochs})
+def begun(X, method: str, values: dict) -> tuple[Iterator[Step], float]:
+    """The epochs of a fit that has its start, and the seconds until then."""
+    config = configure(method, values)
     began = time.perf_counter()
     generator = config.spec.steps(X, config.params, 0, np.float32, Context(), None)
     next(generator)
-    start, every = time.perf_counter() - began, max(1, epochs // 10)
+    return generator, time.perf_counter() - began
+
+
+def fit(X, dataset: str, loss: str, epochs: int, measure: ValidationSet | None) -> Iterator[tuple[float, float]]:
+    """Yield the seconds of training and the nDCG@20 after each epoch; it is 0 where it was not measured."""
+    own = {name: GOWALLA.get(name, value) if dataset == "gowalla" else value for name, value in LOSSES[loss].items()}
+    generator, start = begun(X, loss, {**TRAINING, **SETTINGS[dataset], **own, "epochs": epochs})
+    every = max(1, epochs // 10)
     for number in range(1, epochs + 1):
         step = next(generator)
         looks = measure is not None and (number % every == 0 or number == epochs)

@@ -13,12 +13,11 @@ import argparse
 import itertools
 
 import numpy as np
+from budgets import begun
 
 from rankbench.core.environment import Environment
 from rankbench.data.prepare import load
-from rankbench.experiment.job import configure
 from rankbench.experiment.watch import ValidationSet
-from rankbench.fitting.context import Context
 
 USERS = (96, 480, 1920)
 
@@ -44,9 +43,8 @@ def main() -> None:
     for users in USERS:
         found = []
         for rate in given.rates:
-            config = configure("sl", training | {"users_per_step": users, "learning_rate": rate})
-            fit = config.spec.steps(split.train, config.params, 0, np.float32, Context(), None)
-            *_, last = itertools.islice(fit, given.epochs + 1)  # the first is the start
+            fit, _ = begun(split.train, "sl", training | {"users_per_step": users, "learning_rate": rate})
+            *_, last = itertools.islice(fit, given.epochs)
             found.append(measure(last.model(), "ndcg@20"))
         first_best = first_best or given.rates[int(np.argmax(found))]
         print(

@@ -19,13 +19,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from budgets import begun
 from torch.nn import functional as F
 
 from rankbench.core.environment import Environment
 from rankbench.data.prepare import load
-from rankbench.experiment.job import configure
 from rankbench.experiment.watch import ValidationSet
-from rankbench.fitting.context import Context
 from rankbench.fitting.recommenders import FactorRecommender
 
 DIM, BATCH, NEGATIVES = 64, 1024, 1024
@@ -48,12 +47,8 @@ Point = tuple[float, float]  # seconds of training, and nDCG@20
 
 
 def product(X, values: dict, tau: float, limit: float, measure: ValidationSet) -> Iterator[Point]:
-    def fit(epochs: int) -> Iterator:
-        config = configure("sl", {"embedding_dim": DIM, "tau": tau, "epochs": epochs, "patience": 0, **values})
-        began = time.perf_counter()
-        generator = config.spec.steps(X, config.params, 0, np.float32, Context(), None)
-        next(generator)
-        return generator, time.perf_counter() - began
+    def fit(epochs: int) -> tuple[Iterator, float]:
+        return begun(X, "sl", {"embedding_dim": DIM, "tau": tau, "epochs": epochs, "patience": 0, **values})
 
     epochs, start = 10_000, 0.0
     if values.get("schedule") == "cosine":
