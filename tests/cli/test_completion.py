@@ -14,6 +14,8 @@ from rankbench.core import plugins
 from rankbench.data.cards import card_names
 from rankbench.experiment.methods import registered
 
+from .test_plugins import LOSS
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -124,21 +126,8 @@ def test_an_unknown_shell_is_one_line(words, capsys):
     assert "give a shell, one of bash, zsh, fish" in error and error.count("\n") == 1
 
 
-PLUGIN = """from dataclasses import dataclass
-from rankbench.core.params import Params
-from rankbench.losses.spec import loss
-@dataclass(frozen=True)
-class Mine(Params):
-    pass
-@loss("my-hinge", Mine, similarity="dot", title="My hinge", source="me")
-def my_hinge(s, p):
-    return (1 - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)
-print("this is heard by nobody")
-"""
-
-
 def test_a_plugin_that_the_line_or_the_environment_names(ask, home, monkeypatch):
-    (home / "mine.py").write_text(PLUGIN, encoding="utf-8")
+    (home / "mine.py").write_text(LOSS + "print('this is heard by nobody')\n", encoding="utf-8")
     assert ask("rankbench", "run", "gowalla", "my-") == []
     with plugins.separate():
         assert ask("rankbench", "run", "--plugin", "mine.py", "gowalla", "my-") == ["my-hinge"]

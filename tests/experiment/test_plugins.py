@@ -25,22 +25,14 @@ from rankbench.sweeps.reuse import changed_code, other_plugins
 from rankbench.tracking.environment import describe_environment
 from rankbench.tracking.record import DatasetInfo
 
+from ..cli.test_plugins import LOSS as MY_HINGE
+from ..cli.test_plugins import METRIC
+
 HEADER = """from dataclasses import dataclass
 import numpy as np
 from rankbench.core.params import Params, Range, param
 """
-LOSS = (
-    HEADER
-    + """from torch import Tensor
-from rankbench.losses.spec import Scores, loss
-@dataclass(frozen=True)
-class Mine(Params):
-    margin: float = param(1.0, "margin", Range(0.1, 2), gt=0)
-@loss("NAME", Mine, similarity="dot", title="Mine", source="here")
-def mine(s: Scores, p: Mine) -> Tensor:
-    return (p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)
-"""
-)
+LOSS = MY_HINGE.replace("my-hinge", "NAME")
 ENCODER = (
     HEADER
     + """from rankbench.models.spec import EmbeddingModel, model
@@ -68,12 +60,6 @@ def first(X, p, seed):
     return FactorRecommender(np.ones((X.shape[0], 1), np.float32), order[:, None])
 """
 )
-METRIC = """from rankbench.evaluation.metrics import metric
-@metric
-def hits_2(hits, n_targets):
-    '''number of hits, times two'''
-    return 2.0 * hits.sum(axis=1)
-"""
 PROTOCOL = """import numpy as np
 from typing import Literal
 from pydantic import Field
