@@ -239,12 +239,6 @@ def test_json_says_what_was_wrong_too(capsys):
     assert json.loads(capsys.readouterr().out)["error"].startswith("--format md: --json prints JSON")
 
 
-def test_an_unknown_variable_is_not_ignored(monkeypatch, capsys):
-    monkeypatch.setenv("RANKBENCH_MIROR", "x")
-    assert _main(["data", "list"]) == 2
-    assert "did you mean RANKBENCH_MIRROR?" in capsys.readouterr().err
-
-
 def test_data_list_fetch_and_describe(capsys):
     assert _main(["data", "list", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
