@@ -103,12 +103,6 @@ def test_what_is_wrong_is_named_in_one_line(words, message, capsys):
     assert errors[-1].startswith(f"error: {message}")
 
 
-def test_a_damaged_line_of_the_evidence_is_named(home, capsys):
-    (home / "experiments" / "evidence" / "toy.fits.jsonl").write_text("{}\n")
-    assert _main(["reproduce", "toy/9", "--budget", "0s"]) == 2
-    assert "toy.fits.jsonl:1: dataset: Field required" in capsys.readouterr().err
-
-
 def test_two_files_cannot_state_the_same_number(home, capsys):
     (home / "experiments" / "toy_again.yaml").write_text(EXPERIMENT.replace("toy-table9", "toy-again"))
     assert _main(["reproduce", "toy/9", "--dry-run"]) == 2
