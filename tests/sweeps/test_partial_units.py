@@ -23,34 +23,22 @@ def unit(environment):
     return Unit(Job(card, configs, stage="search"), 1, 1, 1.0)
 
 
-def run_with_a_disk_that_is_full_for(name, unit, environment, folder, monkeypatch):
+def test_a_full_disk_and_a_lost_worker_leave_the_first_of_two_records(unit, environment, tmp_path, monkeypatch):
+    first, second = (unit.job.run_id(config) for config in unit.job.configs)
     write = store_module.write_record
 
     def limited(records, record, per_user=None, **options):
-        if record.id == name and per_user is not None:
+        if record.id == second and per_user is not None:
             raise OSError(28, "No space left on device")
         return write(records, record, per_user, **options)
 
     monkeypatch.setattr(store_module, "write_record", limited)
-    trial = UnitTrainable.__new__(UnitTrainable)
-    store = SweepStore(folder)
+    trial, store = UnitTrainable.__new__(UnitTrainable), SweepStore(tmp_path)
     trial.setup({"unit": 0, "nodes": 1}, Planned(Shipment.of_this_process(), [unit], []), environment, store, prunes=False)
     while not trial.step().get("done"):
         pass
-    return store
-
-
-def test_a_disk_that_is_full_for_the_second_record_leaves_the_first_one(unit, environment, tmp_path, monkeypatch):
-    first, second = (unit.job.run_id(config) for config in unit.job.configs)
-    store = run_with_a_disk_that_is_full_for(second, unit, environment, tmp_path, monkeypatch)
-    assert find_record(store.records / first).finished and len(read_per_user(store.records / first))
     failed = find_record(store.records / second)
     assert failed.failed and "No space left" in failed.error
-
-
-def test_a_worker_that_is_lost_after_a_record_leaves_it(unit, environment, tmp_path, monkeypatch):
-    first, second = (unit.job.run_id(config) for config in unit.job.configs)
-    store = run_with_a_disk_that_is_full_for(second, unit, environment, tmp_path, monkeypatch)
     give_up(unit, store, "its worker process died (the worker was lost 2 times)")
     assert find_record(store.records / first).finished and len(read_per_user(store.records / first))
     assert find_record(store.records / second).error == "its worker process died (the worker was lost 2 times)"
