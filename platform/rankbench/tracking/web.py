@@ -52,34 +52,28 @@ def _application(order: dict[str, Any]) -> Any:
             await send({"type": "http.response.start", "status": 404, "headers": [(b"content-type", b"text/plain")]})
             await send({"type": "http.response.body", "body": b"the assistant is disabled"})
         elif scope["type"] == "http" and scope["path"] == "/" and scope["method"] == "GET":
-            await app(scope, receive, _with_first_visit(send))
+            await _send_with_first_visit(app, scope, receive, send)
         else:
             await app(scope, receive, send)
 
     return application
 
 
-def _with_first_visit(send: Any) -> Any:
-    """Return a `send` that adds a script to the page: FIRST_VISIT, unless the browser has stored other choices."""
-    held: list[dict[str, Any]] = []
-    body = bytearray()
+async def _send_with_first_visit(app: Any, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Send the page of `app` with a script in it: FIRST_VISIT, unless the browser has stored other choices."""
+    events: list[dict[str, Any]] = []
 
-    async def changed(event: dict[str, Any]) -> None:
-        if event["type"] == "http.response.start":
-            held.append(event)
-            return
-        body.extend(event.get("body", b""))
-        if event.get("more_body"):
-            return
-        page = bytes(body).replace(b"<head>", b"<head>" + _script().encode(), 1)
-        start = held.pop()
-        # The page differs from the file whose date and checksum the server states.
-        stale = (b"content-length", b"etag", b"last-modified")
-        headers = [(name, value) for name, value in start["headers"] if name.lower() not in stale]
-        await send(start | {"headers": [*headers, (b"content-length", str(len(page)).encode())]})
-        await send({"type": "http.response.body", "body": page})
+    async def keep(event: dict[str, Any]) -> None:
+        events.append(event)
 
-    return changed
+    await app(scope, receive, keep)
+    start, *parts = events
+    page = b"".join(part.get("body", b"") for part in parts).replace(b"<head>", b"<head>" + _script().encode(), 1)
+    # The page differs from the file whose date and checksum the server states.
+    stale = (b"content-length", b"etag", b"last-modified")
+    headers = [(name, value) for name, value in start["headers"] if name.lower() not in stale]
+    await send(start | {"headers": [*headers, (b"content-length", str(len(page)).encode())]})
+    await send({"type": "http.response.body", "body": page})
 
 
 def _script() -> str:
