@@ -26,14 +26,11 @@ from rankbench.tracking.model_registry import Registered, checked_model_name
 
 @dataclass(frozen=True)
 class PlannedFit:
-    """A setting, the data, and the further arguments of `fit`; `changes` are those of the card. `won`: the row of a sweep that
-    they come from.
-    """
+    """A setting, the data, and the further arguments of `fit`. `won`: the row of a sweep that they come from."""
 
     config: MethodConfig
     data: Any
     arguments: dict[str, Any]
-    changes: dict[str, Any]
     won: Winner | None = None
 
 
@@ -62,7 +59,7 @@ def plan_fit(options: ModelOptions) -> PlannedFit | None:
     config = configure(options.method, values)
     config.require_end(fit_on, f"--fit-on {fit_on}")
     about = {"changes": changes, "fit_on": fit_on, "dtype": dtype or "float32", "seed": options.seed or 0}
-    return PlannedFit(config, options.dataset, about | values, changes)
+    return PlannedFit(config, options.dataset, about | values)
 
 
 def save_fit(options: ModelOptions, planned: PlannedFit | None, environment: Environment) -> SavedFit:
@@ -101,7 +98,7 @@ def _of_winner(options: ModelOptions, environment: Environment) -> PlannedFit:
     require(options.dtype in (None, won.record.dtype), f"--dtype: the final run has {won.record.dtype}; leave it out")
     for warning in won.warnings(options.fit_on, options.device):
         err.print(f"warning: {warning}")
-    return PlannedFit(won.config(options.fit_on), won.data, won.arguments(options.fit_on, options.seed), {}, won)
+    return PlannedFit(won.config(options.fit_on), won.data, won.arguments(options.fit_on, options.seed), won)
 
 
 def _row(planned: PlannedFit, options: ModelOptions, model: Model) -> str:

@@ -36,7 +36,7 @@ def fit(*, options: ModelOptions, json: Json = False, plugin: Plugin = None) -> 
     environment = Environment.from_env()
     planned = plan_fit(options)
     if planned and options.nodes is not None:
-        card = load_card(planned.data, environment, planned.changes)
+        card = load_card(planned.data, environment, planned.arguments["changes"])
         show_plan(card, planned.config, options.dtype or "float32", options.nodes, json)
         return
     saved = save_fit(options, planned, environment)

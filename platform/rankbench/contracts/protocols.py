@@ -31,9 +31,9 @@ def interactions(part: bool) -> Interactions:
     ).sorted()
 
 
-def labels_of(protocol: Protocol, seed: int = 0) -> tuple[Interactions, np.ndarray]:
+def labels_of(protocol: Protocol) -> tuple[Interactions, np.ndarray]:
     """Labels of data in one part or, if the protocol refuses these, of data in published parts."""
-    spec = protocol.spec(protocol=protocol.name, seed=seed)
+    spec = protocol.spec(protocol=protocol.name)
     try:
         data = interactions(part=False)
         return data, np.asarray(protocol.label(data, spec))
