@@ -59,15 +59,12 @@ def run_links(uri: str, artifacts: Path, sweep: str, records: Iterable[str]) -> 
 
 
 def web_address(uri: str) -> str:
-    """Return the address of the pages of a store, without user name and password."""
-    if not is_server(uri):
-        return served_at(uri)
-    parts = urlsplit(uri)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
-
-
-def served_at(uri: str) -> str:
-    """Return the address at which the store was served last, DEFAULT if it never was."""
+    """Return the address of the pages of a store, without user name and password: of a file, the one where it was served last,
+    DEFAULT if it never was.
+    """
+    if is_server(uri):
+        parts = urlsplit(uri)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
     file = sqlite_file(uri)
     with suppress(OSError, ValueError):
         if file and (path := _beside(file)).is_file() and _ADDRESS.fullmatch(text := path.read_text("utf-8")[:300].strip()):
