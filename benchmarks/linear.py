@@ -141,13 +141,13 @@ def ranking_task(name: str) -> None:
     train, test = (csr_from_pairs(entries.row[m], entries.col[m], X.shape) for m in (~held_out, held_out))
     rng = np.random.default_rng(2)
     U, V = (rng.standard_normal((n, 64), np.float32) for n in X.shape)
-    holdout = Holdout(np.arange(X.shape[0], dtype=np.int32), train, test)
     counts = np.bincount(train.indices, minlength=X.shape[1])
+    holdout = Holdout(np.arange(X.shape[0], dtype=np.int32), train, test, item_counts=counts)
     wanted = metric_set(cutoffs=(20,))
 
     def product() -> float:
         (found,) = rank([FactorRecommender(U, V)], holdout, 20)
-        return float(measure(found, test, counts, wanted).values["ndcg@20"].mean())
+        return float(measure(found, holdout, wanted).values["ndcg@20"].mean())
 
     warnings.filterwarnings("ignore", module="implicit")
     with threadpool_limits(1, "blas"):

@@ -1,8 +1,9 @@
-"""Small data: sets of items as a matrix, lists of items as a ranking, and a matrix that is read by columns."""
+"""Small data: sets of items as a matrix or a holdout, lists of items as a ranking, and a matrix that is read by columns."""
 
 import numpy as np
 import scipy.sparse as sp
 
+from rankbench.data.splits import Holdout
 from rankbench.evaluation.ranking import Ranking
 
 
@@ -11,6 +12,12 @@ def csr(rows, n_items):
     for row, items in enumerate(rows):
         dense[row, sorted(items)] = 1
     return sp.csr_array(dense)
+
+
+def held_out(targets, n_items, histories=None, item_counts=None):
+    """The holdout of users with these targets, who know nothing unless it is said."""
+    known = csr(histories or [()] * len(targets), n_items)
+    return Holdout(np.arange(len(targets), dtype=np.int32), known, csr(targets, n_items), item_counts=item_counts)
 
 
 def ranking(lists, depth):

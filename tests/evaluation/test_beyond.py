@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_data import csr, ranking
+from small_data import csr, held_out, ranking
 
 from rankbench.core.errors import ConfigError
 from rankbench.evaluation.beyond import ALIASES, ITEM_GROUPS, OF_LISTS, USER_GROUPS
@@ -107,9 +107,8 @@ def expected(n_items, train, users, k):
 def measured(n_items, train, users, k):
     depth = min(k, n_items)
     lists = ranking([order[:depth] for _, order, _ in users], depth)
-    targets, X = csr([T for _, _, T in users], n_items), csr(train, n_items)
-    counts = np.bincount(X.indices, minlength=n_items)
-    found = measure(lists, targets, counts, metric_set(OF_LISTS, [k]), X, csr([h for h, _, _ in users], n_items))
+    holdout = held_out([T for _, _, T in users], n_items, [h for h, _, _ in users])
+    found = measure(lists, holdout, metric_set(OF_LISTS, [k]), csr(train, n_items))
     return {name: float(np.mean(values)) for name, values in (found.values | found.overall).items()}
 
 
@@ -125,7 +124,7 @@ def test_words_stand_for_several_metrics_and_unknown_training_interactions_are_r
     assert set(metric_set(["groups@5"]).names) == {f"{name}@5" for name in ALIASES["groups"]} and len(ALIASES["groups"]) == 14
     assert metric_set(["beyond"], [10, 20]).names[:2] == ("gini@10", "gini@20")
     with pytest.raises(ConfigError, match="novelty@1 cannot be measured here"):
-        measure(ranking([[0]], 1), csr([{0}], 2), np.zeros(2), metric_set(["novelty"], [1]))
+        measure(ranking([[0]], 1), held_out([{0}], 2), metric_set(["novelty"], [1]))
 
 
 def test_the_page_defines_every_metric():

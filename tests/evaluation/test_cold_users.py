@@ -110,12 +110,12 @@ def test_means_of_both_groups_are_those_of_their_users(mode):
     holdout, model = some_holdout(rng, mode), some_factors(rng)
     wanted = metric_set(["ndcg", "recall", "popularity"], [2, K])
     (ranking,) = through([model], holdout, auc=False)
-    per_user = measure(ranking, holdout.target, holdout.item_counts, wanted)
+    per_user = measure(ranking, holdout, wanted)
     (groups,) = means_by_history(holdout, [per_user], wanted)
     # With popularity for everyone without a history, both groups are measured together.
     everyone = replace(holdout, cold_users="popularity" if mode == "drop" else mode)
     (all_ranked,) = through([model], everyone, auc=False)
-    values = measure(all_ranked, everyone.target, holdout.item_counts, wanted).values
+    values = measure(all_ranked, everyone, wanted).values
     cold = np.diff(holdout.history.indptr)[all_ranked.rows] == 0
     assert 0 < cold.sum() < len(cold)
     for name in wanted.names:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from small_data import csr, ranking
+from small_data import held_out, ranking
 
 from rankbench.core.errors import ConfigError
 from rankbench.evaluation.metrics import METRICS, measure, metric_set
@@ -51,9 +51,8 @@ def test_every_metric_is_its_definition(case, cutoffs, seed):
     item_counts = np.random.default_rng(seed).integers(0, 50, n_items)
     wanted = metric_set([*METRICS.names(), "coverage", "popularity", "mrr_pooled"], sorted(cutoffs))
     depth = min(wanted.k, n_items)
-    found = measure(
-        ranking([order[:depth] for order, _ in users], depth), csr([t for _, t in users], n_items), item_counts, wanted
-    )
+    holdout = held_out([t for _, t in users], n_items, item_counts=item_counts)
+    found = measure(ranking([order[:depth] for order, _ in users], depth), holdout, wanted)
     assert set(found.values) | set(found.overall) == set(wanted.names)
     for k in cutoffs:
         for row, (order, targets) in enumerate(users):
@@ -82,7 +81,7 @@ def test_ranx_agrees(k):
     # Deeper than any cutoff: what lies below must not count.
     lists = [rng.permutation(n_items)[:20].tolist() for _ in range(n_users)]
     targets = [set(rng.permutation(n_items)[: rng.integers(1, 8)].tolist()) for _ in range(n_users)]
-    found = measure(ranking(lists, 20), csr(targets, n_items), np.zeros(n_items, int), metric_set(list(RANX), [k]))
+    found = measure(ranking(lists, 20), held_out(targets, n_items), metric_set(list(RANX), [k]))
     qrels = ranx.Qrels({f"u{u:02}": {str(i): 1 for i in targets[u]} for u in range(n_users)})
     run = ranx.Run({f"u{u:02}": {str(i): 1 / r for r, i in enumerate(lists[u], start=1)} for u in range(n_users)})
     theirs = ranx.evaluate(qrels, run, [f"{name}@{k}" for name in RANX.values()], return_mean=False)

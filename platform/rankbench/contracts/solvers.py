@@ -45,8 +45,7 @@ def fit(method: str, X: sp.csr_array, dtype: str = "float32", seed: int = 0, **p
 def means(method: str, X: sp.csr_array, holdout: Holdout, dtype: str) -> dict[str, float]:
     """The mean of each metric over users."""
     (ranking,) = rank([fit(method, X, dtype)], holdout, METRICS.k)
-    counts = np.bincount(X.indices, minlength=X.shape[1])
-    return {name: value.mean() for name, value in measure(ranking, holdout.target, counts, METRICS).values.items()}
+    return {name: value.mean() for name, value in measure(ranking, holdout, METRICS).values.items()}
 
 
 @CONTRACT.check(

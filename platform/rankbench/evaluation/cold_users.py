@@ -75,9 +75,8 @@ def means_by_history(holdout: Holdout, measured: Sequence[PerUser], wanted: Metr
     names = [name for name in first.values if name not in first.weights and name.partition("@")[0] not in OF_LISTS]
     left_out: dict[str, np.ndarray] = {}
     if holdout.cold_users == "drop":
-        assert holdout.item_counts is not None
         popular = rank_by_popularity(holdout, wanted.k, wanted.auc, np.flatnonzero(holdout.cold))
-        left_out = measure(popular, holdout.target, holdout.item_counts, MetricSet(tuple(names))).values
+        left_out = measure(popular, holdout, MetricSet(tuple(names))).values
     result = []
     for each in measured:
         groups = {WITH: {name: each.values[name][~cold] for name in names}}

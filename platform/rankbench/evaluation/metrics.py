@@ -18,6 +18,7 @@ from rankbench.core.compiler import numba
 from rankbench.core.errors import ConfigError, first_line, require
 from rankbench.core.plugins import load_configured
 from rankbench.core.registry import Registry, nearest
+from rankbench.data.splits import Holdout
 from rankbench.evaluation.beyond import ALIASES, OF_LISTS, Lists, Population, Ratio
 from rankbench.evaluation.ranking import Ranking
 from rankbench.evaluation.target_ranks import OF_RANKS, TargetRanks
@@ -227,21 +228,14 @@ def require_within(wanted: MetricSet, n_items: int, dataset: str, source: str) -
     require(wanted.k <= n_items, f"{source}: {wanted.k} is more than the {n_items:,} items of {dataset}; give smaller cutoffs")
 
 
-def measure(
-    ranking: Ranking,
-    target: sp.csr_array,
-    item_counts: np.ndarray,
-    wanted: MetricSet,
-    train: sp.csr_array | None = None,
-    history: sp.csr_array | None = None,
-) -> PerUser:
-    """Return the wanted metrics of a ranking. `target`: that of the holdout, (n_rows, n_items). `item_counts`: (n_items,), the
-    number of training interactions per item; popularity@k is its mean over the list. mrr_pooled@k is Σ 1/rank over the hits of
-    all users, divided by the number of all targets, as in the program of Zhang et al. (Talos, WWW 2026); the value of a user is
-    the own sum, divided by the mean number of targets. The metrics of whole lists also need `train` (n_users, n_items), the
-    interactions that the model was fitted on, and `history`, that of the holdout; without them, ConfigError is raised.
+def measure(ranking: Ranking, holdout: Holdout, wanted: MetricSet, train: sp.csr_array | None = None) -> PerUser:
+    """Return the wanted metrics of a ranking of `holdout`. `train` (n_users, n_items): the interactions that the model was
+    fitted on; without it, ConfigError is raised for metrics of whole lists. popularity@k is the mean over the list of their
+    number per item, by `train` or by the holdout's `item_counts`. mrr_pooled@k is Σ 1/rank over the hits of all users, divided
+    by the number of all targets, as in the program of Zhang et al. (Talos, WWW 2026); the value of a user is the own sum,
+    divided by the mean number of targets.
     """
-    rows = target[ranking.rows]
+    rows = holdout.target[ranking.rows]
     n_targets = np.diff(rows.indptr)
     # A cutoff beyond the number of items adds no hits, but its denominator remains k.
     hits = np.zeros((len(rows.indptr) - 1, wanted.k), bool)
@@ -251,7 +245,8 @@ def measure(
     values: dict[str, np.ndarray] = {}
     weights: dict[str, np.ndarray] = {}
     overall: dict[str, float] = {}
-    about = None if train is None or history is None else Population(train, history[ranking.rows], rows)
+    about = None if train is None else Population(train, holdout.history[ranking.rows], rows)
+    item_counts = holdout.item_counts if about is None else about.counts
     for name in wanted.names:
         if name == "auc":
             assert ranking.auc is not None, "rank with auc=True"
@@ -261,8 +256,9 @@ def measure(
         k = int(cutoff)
         shown = ranking.items[:, :k]
         if base == "coverage":
-            overall[name] = len(np.unique(shown[shown >= 0])) / target.shape[1]
+            overall[name] = len(np.unique(shown[shown >= 0])) / rows.shape[1]
         elif base == "popularity":
+            assert item_counts is not None, "popularity needs the training interactions"
             listed = shown >= 0
             counts = np.where(listed, item_counts[shown], 0).sum(axis=1)
             values[name] = counts / np.maximum(listed.sum(axis=1), 1)

@@ -288,8 +288,7 @@ class Model:
                 lambda warm, rows: [_ranked(self.recommender, warm, wanted.k, wanted.auc, rows)],
                 [self.recommender], holdout, wanted.k, wanted.auc,
             )[0]  # fmt: skip
-        counts = np.bincount(train.indices, minlength=len(self.items))
-        per_user = measure(ranking, holdout.target, counts, wanted, train, holdout.history)
+        per_user = measure(ranking, holdout, wanted, train)
         frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.columns)
         left_out = int(holdout.cold.sum()) if holdout.cold_users == "drop" else 0
         return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on, left_out)

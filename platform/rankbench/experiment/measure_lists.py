@@ -68,7 +68,7 @@ def measure_lists(
     ranking, counts, met = _ranked(lists, dataset, holdout, metrics.k, allow_missing)
     forbidden = f"{lists.name}: no list has an item of valid, as if these were fitted on it; measure them on test"
     require(on == "test" or met, forbidden)
-    per_user = measure(ranking, holdout.target, np.bincount(X.indices, minlength=X.shape[1]), metrics, X, holdout.history)
+    per_user = measure(ranking, holdout, metrics, X)
     content = [lists.sha256, name, dataset.card.content_key(), dataset.fingerprint, fit_on, on, metrics.names, seed]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:10]
     card, word = dataset.card, re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "unnamed"
@@ -116,7 +116,7 @@ def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, k: int, allow_miss
 
     def rank_rows(holdout: Holdout, rows: np.ndarray | None) -> list[Ranking]:
         ranking, counts = rank_lists(code[users.indices.to_numpy()], item, lists.order, holdout, k, rows)
-        (hits,) = measure(ranking, holdout.target, np.zeros(0), MetricSet((f"hit@{k}",))).values.values()
+        (hits,) = measure(ranking, holdout, MetricSet((f"hit@{k}",))).values.values()
         told.append((counts, bool(hits.any())))
         return [ranking]
 

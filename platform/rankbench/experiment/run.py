@@ -104,10 +104,7 @@ def run_stepwise(
         with _timed(seconds, "rank"):
             rankings = dict(zip(unique, _rank(job, fitted, unique, holdout, execution, progress), strict=True))
         with _timed(seconds, "measure"):
-            counts = np.bincount(X.indices, minlength=X.shape[1])
-            measured = {
-                i: measure(ranking, holdout.target, counts, job.metrics, X, holdout.history) for i, ranking in rankings.items()
-            }
+            measured = {i: measure(ranking, holdout, job.metrics, X) for i, ranking in rankings.items()}
             summaries = {i: summarise(per_user, job.seed) for i, per_user in measured.items()}
             groups = dict(zip(measured, means_by_history(holdout, [*measured.values()], job.metrics), strict=True))
 

@@ -111,5 +111,5 @@ def _some(rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
 def _means(model: Recommender, holdout: Holdout, rows: np.ndarray, metrics: MetricSet, device: str) -> dict[str, float]:
     """The mean of metrics of hits over the users in these rows."""
     ranking = ranked([model], holdout, metrics.k, device=device, rows=rows)[0]
-    measured = measure(ranking, holdout.target, np.zeros(model.n_items), metrics)
+    measured = measure(ranking, holdout, metrics)
     return {name: float(np.mean(values)) for name, values in measured.values.items()}

@@ -337,9 +337,8 @@ class Attempt:
             if len(self.valid.rows) > valid_users(best.config) < VALID_USERS:  # of a method that stops by fewer users
                 valid = ValidationSet(self.valid, self.rules.seed)(best.model, self.rules.metric)
             begun, metrics = time.perf_counter(), self.rules.metrics
-            counts = np.bincount(self.X.indices, minlength=self.X.shape[1])
             ranking = ranked([best.model], self.holdout, metrics.k, metrics.auc)[0]
-            found = measure(ranking, self.holdout.target, counts, metrics, self.X, self.holdout.history)
+            found = measure(ranking, self.holdout, metrics, self.X)
             means = {name: Measured(each.mean, each.low, each.high) for name, each in summarise(found, 0).items()}
             per_user = per_user_table(self.dataset.users.take(pa.array(found.users)), found.columns)
             self.tested[best] = Tested(means, time.perf_counter() - begun, valid, per_user)
@@ -380,4 +379,4 @@ class Attempt:
             return  # the method needs more data than these; what it has compiled until then is compiled
         holdout = Holdout(np.arange(WARM_USERS, dtype=np.int32), X, targets)
         ranking = ranked(fitted.models, holdout, MetricSet((self.rules.metric,)).k)[0]
-        measure(ranking, targets, np.zeros(WARM_ITEMS), self.rules.metrics, X, X)
+        measure(ranking, holdout, self.rules.metrics, X)
