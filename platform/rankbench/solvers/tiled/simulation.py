@@ -40,6 +40,7 @@ class Prediction:
     sent: float
     held: float
     tasks: int
+    error = ERROR  # how far simulations of this kind were from what was measured
 
     @property
     def efficiency(self) -> float:
@@ -50,11 +51,6 @@ class Prediction:
         """Range of seconds, if the simulator errs as it did in the measured cases."""
         least, largest = BELOW
         return self.seconds / (1 - least), self.seconds / (1 - largest)
-
-    @property
-    def error(self) -> str:
-        """How far simulations of this kind were from what was measured."""
-        return ERROR
 
 
 def simulate(
