@@ -47,14 +47,9 @@ class Pool(Protocol):
     Arrays are handles, whose contents are freed with their last reference.
     """
 
-    @property
-    def slots(self) -> Sequence[int]: ...
-
-    @property
-    def threads(self) -> int: ...
-
-    @property
-    def room(self) -> int: ...
+    slots: Sequence[int]
+    threads: int
+    room: int
 
     def put(self, value: Any) -> Any:
         """Send `value` to all nodes and return a handle, which stays valid after `clear`."""
@@ -97,10 +92,6 @@ class Flow:
         """Number of tasks that all nodes run at a time."""
         return sum(self._slots)
 
-    def put(self, value: Any) -> Any:
-        """Send `value` and return a handle for the arguments of functions, which stays valid after `clear`."""
-        return self.pool.put(value)
-
     def make(self, names: Sequence[Hashable], function: Callable[..., Any], *arguments: Any, node: int = 0) -> None:
         """Store the list of arrays that function(*arguments) returns under `names`, on a node, which makes their changes."""
         arrays = [_Array(next(self._numbers), node, running=True) for _ in names]
@@ -118,11 +109,11 @@ class Flow:
         array.changes.append((function, others))
         self._look_at(array)
 
-    def use(self, name: Hashable, function: Callable[..., Any], *arguments: Any) -> _Task:
-        """Call function(array, *arguments) for its side effect. Returns a ticket for `done` and `wait`."""
+    def use(self, name: Hashable, function: Callable[[Any], Any]) -> _Task:
+        """Call function(array) for its side effect. Returns a ticket for `done` and `wait`."""
         array = self._arrays[name]
         array.read = True
-        task = _Task(next(self._numbers), array.node, [], function, arguments, array)
+        task = _Task(next(self._numbers), array.node, [], function, (), array)
         self._look_at(task)
         return task
 
@@ -220,7 +211,7 @@ class Flow:
             reads = [other.handle for _, others in changes for other in others]
             task, made = self.pool.start(item.node, 1, True, change, plan, handle, *reads)
         elif item.array is not None:
-            task, made = self.pool.start(item.node, 0, False, use, item.function, item.array.handle, *item.arguments)
+            task, made = self.pool.start(item.node, 0, False, use, item.function, item.array.handle)
         else:
             task, made = self.pool.start(item.node, len(item.made), True, item.function, *item.arguments)
         self._running[task] = item, made
@@ -318,7 +309,7 @@ def _copied(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def use(function: Callable[..., Any], array: np.ndarray, *arguments: Any) -> list[np.ndarray]:
+def use(function: Callable[[Any], Any], array: np.ndarray) -> list[np.ndarray]:
     """Call the function for its side effect."""
-    function(array, *arguments)
+    function(array)
     return []

@@ -81,7 +81,7 @@ def invert_on(flow: Flow, store: Slots, gram: Any, progress: Callable[[int, int]
 
     Raises ClusterError if arrays are lost repeatedly, NotPositiveDefinite, and StorageError if the disk fails.
     """
-    data, losses = flow.put(gram), 0
+    data, losses = flow.pool.put(gram), 0
     while store.finished < len(panels(store.grid.n_blocks)):
         before = store.finished
         try:
