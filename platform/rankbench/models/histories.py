@@ -6,7 +6,6 @@ instead of what goes together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import embedding_bag
 
+from rankbench.core.thread_pool import slices
 from rankbench.models.edges import Edges
 from rankbench.models.layers import dropout
 from rankbench.models.spec import EmbeddingModel
@@ -74,13 +74,6 @@ class PooledModel(EmbeddingModel):
         others = found != owned[row]
         return _bags(found[others], row[others], sizes - np.bincount(row[~others], minlength=len(sizes)), users.device)
 
-    def chunks(self, device: torch.device) -> Iterator[tuple[slice, Bags]]:
-        """The bags of all items of all users, some users at a time."""
-        n_users = self.X.shape[0]
-        for start in range(0, n_users, CHUNK):
-            part = slice(start, min(start + CHUNK, n_users))
-            yield part, _bags(*self._of(np.arange(part.start, part.stop)), device)
-
     def _of(self, users: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The items of `users` (m,), the position of each item's user, and the number of items per user."""
         rows = self.X[users]
@@ -94,8 +87,9 @@ class PooledModel(EmbeddingModel):
     def forward(self) -> tuple[Tensor, Tensor]:
         if self.training:
             return self.users, self.items  # each row has its own vector
-        chunks = self.chunks(self.items.device)
-        return torch.cat([self.pooled(self.users[part], bags) for part, bags in chunks]), self.items
+        ids, there = np.arange(self.X.shape[0]), self.items.device
+        parts = slices(0, len(ids), CHUNK)
+        return torch.cat([self.pooled(self.users[part], _bags(*self._of(ids[part]), there)) for part in parts]), self.items
 
     def row_vectors(self, users: Tensor, items: Tensor) -> Tensor:
         return self.pooled(self.users[users], self.without(users, items))
