@@ -45,7 +45,7 @@ def test_the_rank_can_be_that_among_all_items():
 @pytest.mark.worked("recall-at-k-catalogue")
 def test_over_the_catalogue_it_is_the_sampled_form_with_every_other_item():
     p = CatalogueRecallAtK(K=2, tau1=0.1, tau2=1)
-    catalogue = ScoreTable(C.expand(len(POSITIVES), -1), complete=True)
+    catalogue = ScoreTable(C.expand(len(POSITIVES), -1))
     found = recall_at_k_catalogue(row_b(pos=C[list(POSITIVES)], catalogue=catalogue), p)
     assert found.tolist() == pytest.approx([of(RecallAtK(K=2, tau1=0.1, tau2=1), C[i].item(), *all_but(i)) for i in POSITIVES])
     assert found.mean().item() == pytest.approx(0.5130758510, abs=1e-9)

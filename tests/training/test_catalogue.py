@@ -38,7 +38,7 @@ def chunk(request, monkeypatch):
 def test_every_method_agrees_with_the_reference_forth_and_back(method, n_items, chunk):
     rows, items = vectors(n_items=n_items)
     chunked = METHODS[method](ChunkedCatalogue(rows, items, OF))
-    expected = METHODS[method](ScoreTable(rows[OF] @ items.T, complete=True))
+    expected = METHODS[method](ScoreTable(rows[OF] @ items.T))
     assert_allclose(chunked.detach(), expected.detach(), rtol=1e-12, atol=1e-12)
     weight = torch.randn(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     gradients = (torch.autograd.grad(value, (rows, items), weight) for value in (chunked, expected))

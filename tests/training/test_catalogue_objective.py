@@ -50,7 +50,7 @@ def sampled_form(loss, p, U, V, X, left_out):
                 user_vectors=U[[user]],
                 extra_positives=table[user, own][None],
                 all_positives=Ragged(table[user, own].detach(), torch.zeros(len(own), dtype=torch.int64)),
-                catalogue=ScoreTable(table[[user]], complete=True),
+                catalogue=ScoreTable(table[[user]]),
             ),
             table[user],
         )

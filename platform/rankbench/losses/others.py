@@ -72,12 +72,12 @@ class Others(Protocol):
 class ScoreTable:
     """Scores that are held in memory: `values` (B, n), or a function that computes them when they are first read.
 
-    With `complete`, they are those of all items; else `ids` are the indices of the items, (B, n), or (1, n) if rows share them.
+    `ids` are the indices of the items, (B, n), or (1, n) if rows share them.
     """
 
     values: Lazy[Tensor] = Lazy()
-    complete: bool = False
     ids: Lazy[Tensor | None] = Lazy(None)
+    complete = False
 
     @property
     def n(self) -> float:
@@ -99,7 +99,7 @@ class ScoreTable:
         return torch.logsumexp(logsigmoid(self.values / inner - _column(shift)) / tau, dim=1)
 
     def kth_largest(self, k: int) -> Tensor | None:
-        return self.values.detach().topk(k, dim=1).values[:, -1] if self.complete else None
+        return None
 
     def sum_sigmoid(self, shift: Tensor, inner: float = 1.0) -> Tensor:
         return torch.sigmoid(self.values / inner - shift[:, None]).sum(dim=1)
@@ -114,15 +114,15 @@ class ScoreTable:
 
     def _products(self, users: Tensor, items: Tensor) -> Tensor:
         """users[b] · items[j], (B, n), for the items j of each row."""
-        if self.complete or len(self.ids) == 1:
-            return users @ (items if self.complete else items[self.ids[0]]).T
+        if len(self.ids) == 1:
+            return users @ items[self.ids[0]].T
         return torch.einsum("bd,bnd->bn", users, items[self.ids])
 
     def mean(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         return function(self.values).mean(dim=1)
 
     def detached(self) -> ScoreTable:
-        return type(self)(lambda: self.values.detach(), self.complete, lambda: self.ids)
+        return type(self)(lambda: self.values.detach(), lambda: self.ids)
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         return function(self.values)
