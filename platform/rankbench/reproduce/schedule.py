@@ -28,7 +28,7 @@ from rankbench.reproduce.evidence import Evidence, records_folder
 from rankbench.reproduce.ledger_records import Part, StoredFit
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
 from rankbench.reproduce.simulations import StudyTable
-from rankbench.sweeps.search.random_draws import distinct_settings
+from rankbench.schema.space import expand
 from rankbench.sweeps.store import CHECKPOINTS
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import find_record
@@ -189,7 +189,7 @@ def _search_seconds(row: PaperRow, size: Size | None, metrics: dict[str, MetricS
     if size is None:
         return 0.0
     spec = row.table.spec
-    settings = distinct_settings(row.arm.params, spec.search.trials, spec.search.seed, row.source)
+    settings = expand(row.arm.params, spec.search.trials, spec.search.seed, row.source, distinct=True)
     config = configure(row.arm.method, settings[0], row.source, row.arm.label)
     (unit,) = units(row.card, size, [config], spec, metrics[row.dataset], "search", cpus)
     return unit.cost * len(settings)
@@ -208,7 +208,7 @@ def is_searched(row: PaperRow, on: Part, evidence: Evidence, seconds: float | No
     if found.bound is not None:
         return seconds is not None and seconds <= found.bound
     asked = row.table.spec.search
-    return found.draws >= len(distinct_settings(row.arm.params, asked.trials, asked.seed, row.source))
+    return found.draws >= len(expand(row.arm.params, asked.trials, asked.seed, row.source, distinct=True))
 
 
 def measurement_of(fit: RequiredFit, evidence: Evidence) -> StoredFit | None:

@@ -12,8 +12,8 @@ from rankbench.experiment.estimate import Size
 from rankbench.experiment.job import configure
 from rankbench.reproduce.ledger_records import Part, StoredSearch
 from rankbench.reproduce.required_fits import PaperRow
+from rankbench.schema.space import expand
 from rankbench.sweeps.search.extend_range import STEPS, edges, one_step_beyond
-from rankbench.sweeps.search.random_draws import distinct_settings
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import RunRecord
 
@@ -63,7 +63,7 @@ def search(
         if spec.search.scheduler != "none":
             compared.extend(planned)
 
-    settings = distinct_settings(row.arm.params, spec.search.trials, spec.search.seed, row.source)
+    settings = expand(row.arm.params, spec.search.trials, spec.search.seed, row.source, distinct=True)
     measure(settings)
     drawn, cut = len(tried), False
     for _ in range(STEPS):

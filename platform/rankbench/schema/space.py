@@ -13,30 +13,31 @@ from rankbench.core.rng import stream
 GRIDS = ("grid",)
 DRAWS = ("choice", "uniform", "loguniform", "randint")
 MOST = 100_000  # settings of a space, each of which is a fit
+TRIES = 16  # times the number of draws, after which a range has hardly any setting left that was not drawn
 
 
-def expand(space: dict[str, Any], trials: int, seed: int, source: str) -> list[dict[str, Any]]:
+def expand(space: dict[str, Any], trials: int, seed: int, source: str, distinct: bool = False) -> list[dict[str, Any]]:
     """Return all settings of `space`: parameter → value, {grid: [...]}, {choice: [...]}, {uniform: [low, high]},
     {loguniform: [low, high]} or {randint: [low, high]} (high excluded).
 
-    Grids are crossed. If any parameter is random, `trials` draws are made, each crossed with the grids. The draws of a
-    parameter depend only on `seed`, its name and `trials`. Raises ConfigError naming the parameter,
-    or if there are too many settings.
+    Grids are crossed. If any parameter is random, `trials` draws are made, each crossed with the grids; with `distinct` they
+    are different ones, or all that there are. The draws of a parameter depend only on `seed`, its name and `trials`. Raises
+    ConfigError naming the parameter, or if there are too many settings.
     """
-    fixed = {name: value for name, value in space.items() if not isinstance(value, dict)}
-    kinds = {name: _kind(name, value, source) for name, value in space.items() if isinstance(value, dict)}
-    grids = {name: arguments for name, (kind, arguments) in kinds.items() if kind in GRIDS}
-    drawn = any(kind in DRAWS for kind, _ in kinds.values())
-    n = math.prod(len(arguments) for arguments in grids.values()) * (trials if drawn else 1)
+    searched = {name: _kind(name, value, source) for name, value in space.items() if isinstance(value, dict)}
+    grids = {name: arguments for name, (kind, arguments) in searched.items() if kind in GRIDS}
+    drawn = {name: found for name, found in searched.items() if name not in grids}
+    n = math.prod(map(len, grids.values())) * (trials if drawn else 1)
     require(
         n <= MOST, f"{source}: {n:,} settings, where a search has at most {MOST:,}; use fewer values of a grid, or fewer draws"
     )
-    draws = {name: _draw(kind, arguments, trials, seed, name) for name, (kind, arguments) in kinds.items() if kind in DRAWS}
-    rows = [dict(zip(draws, values, strict=True)) for values in zip(*draws.values(), strict=True)] if draws else [{}]
-    crossed = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
-    settings = [fixed | row | cell for row in rows for cell in crossed]
-    # Keys in the order of the file, so that equal settings have equal run ids.
-    return [{name: each[name] for name in space} for each in settings]
+    draws = _draws(drawn, trials, seed)
+    if distinct and len(_different(draws)) < len(draws):
+        listed = {name: values for name, (kind, values) in drawn.items() if kind == "choice"}
+        small = len(listed) == len(drawn) and math.prod(map(len, listed.values())) <= trials
+        draws = _different(_crossed(listed) if small else _draws(drawn, min(TRIES * trials, MOST), seed))[:trials]
+    # Keys are in the order of the file, so that equal settings have equal run ids.
+    return [space | draw | cell for draw in draws for cell in _crossed(grids)]
 
 
 def kinds(space: dict[str, Any]) -> set[str]:
@@ -62,6 +63,21 @@ def _kind(name: str, value: dict[str, Any], source: str) -> tuple[str, list[Any]
         if kind == "loguniform" and arguments[0] <= 0:
             raise ConfigError(f"{field}.{kind}: low must be > 0, got {arguments[0]}")
     return kind, arguments
+
+
+def _crossed(listed: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(listed, values, strict=True)) for values in itertools.product(*listed.values())]
+
+
+def _different(draws: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the draws, each once; their values can be lists, which have no hash."""
+    return list({repr(each): each for each in draws}.values())
+
+
+def _draws(drawn: dict[str, tuple[str, list[Any]]], trials: int, seed: int) -> list[dict[str, Any]]:
+    """Return as many draws of the random parameters, or an empty one if there are none."""
+    draws = {name: _draw(kind, arguments, trials, seed, name) for name, (kind, arguments) in drawn.items()}
+    return [dict(zip(draws, values, strict=True)) for values in zip(*draws.values(), strict=True)] if draws else [{}]
 
 
 def _draw(kind: str, arguments: list[Any], trials: int, seed: int, name: str) -> list[Any]:

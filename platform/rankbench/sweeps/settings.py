@@ -13,8 +13,7 @@ from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.method import Iterative
 from rankbench.judge.printing import in_words
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
-from rankbench.schema.space import DRAWS, kinds
-from rankbench.sweeps.search.random_draws import distinct_settings
+from rankbench.schema.space import DRAWS, expand, kinds
 from rankbench.sweeps.units import can_score
 
 
@@ -69,7 +68,7 @@ def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[M
 
     In the ranges of the registry, the first setting is the default one, and draws that do not fit together are left out.
     """
-    expanded = distinct_settings(arm.params, spec.search.trials, spec.search.seed, f"{source}.params")
+    expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{source}.params", distinct=True)
     result: dict[Any, MethodConfig] = {}
     if arm.ranges == "registry":
         expanded = [values for values in expanded if _fits(arm, values)]
