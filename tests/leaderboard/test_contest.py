@@ -28,16 +28,16 @@ ONE = SimpleNamespace(machines=[Machine(2, 1 << 40)])  # a cluster
 PER_USER = pa.table({"user": ["a", "b"], "ndcg@20": pa.array([0.3, 0.5], pa.float32())})
 
 
-def entry(folder, name="popularity", milestone=1.0):
+def entry(folder, name="popularity", milestone=1.0, rules=RULES):
     card = load_card("synthetic", Environment.from_env())
-    return Entry(entrants("ndcg@20")[name], card, Size(10, 10, 50, 250.0, 10), milestone, Leaderboard(folder), "data")
+    return Entry(entrants("ndcg@20")[name], card, Size(10, 10, 50, 250.0, 10), milestone, Leaderboard(folder), rules, "data")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path, threads):
     """They decide whether it is done: what is late with one may be in time with two."""
     small = SimpleNamespace(machines=[Machine(2, 1000)])
-    run(Plan((entry(tmp_path),), 0, {}), replace(RULES, n_threads=threads), Environment.from_env(), small)
+    run(Plan((entry(tmp_path, rules=replace(RULES, n_threads=threads)),), 0, {}), Environment.from_env(), small)
     (stored,) = Leaderboard(tmp_path).all(Result)
     assert (stored.status, stored.threads) == ("failed", threads)
 
@@ -45,13 +45,13 @@ def test_an_entry_without_a_result_has_the_threads_that_it_was_to_have(tmp_path,
 def test_races_draw_by_their_dataset_or_as_the_stores_other_entries_on_it(tmp_path):
     anew = entry(tmp_path / "new", "ease")
     elsewhere = replace(anew, card=load_card("gowalla", Environment.from_env()))
-    assert len({RULES.seed, anew.unit(RULES).job.draws, elsewhere.unit(RULES).job.draws}) == 3
-    assert anew.unit(RULES).job.draws == entry(tmp_path / "new", "ials").unit(RULES).job.draws
+    assert len({RULES.seed, anew.unit.job.draws, elsewhere.unit.job.draws}) == 3
+    assert anew.unit.job.draws == entry(tmp_path / "new", "ials").unit.job.draws
     begun = entry(tmp_path / "old", "ease")
-    begun.results.add(replace(begun.without_result(RULES, "over budget"), search="asha"))
+    begun.results.add(replace(begun.without_result("over budget"), search="asha"))
     later = entry(tmp_path / "old", "ials")
-    assert later.without_result(RULES).search == "asha" and later.unit(RULES).job.draws == RULES.seed
-    assert begun.done(RULES) and not later.done(RULES)
+    assert later.without_result().search == "asha" and later.unit.job.draws == RULES.seed
+    assert begun.done and not later.done
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_races_draw_by_their_dataset_or_as_the_stores_other_entries_on_it(tmp_pa
 )
 def test_what_is_stored_of_an_entry_that_ended(tmp_path, record, status):
     each = entry(tmp_path)
-    job = each.unit(RULES).job
-    result = each.result(replace(failure(job, job.configs[0], ""), threads=1, **record), RULES)
-    assert result.status == status and result.key[:-1] == each.without_result(RULES).key[:-1]
+    job = each.unit.job
+    result = each.result(replace(failure(job, job.configs[0], ""), threads=1, **record))
+    assert result.status == status and result.key[:-1] == each.without_result().key[:-1]
     assert result.reason == record.get("error", "") and result.default == ({"ndcg@20": 0.4} if result.finished else {})
     assert (result.cpu, result.lost) == (processor(), status in ("over budget", "diverged"))
 
@@ -117,7 +117,7 @@ def contest(home, names, monkeypatch, running=lambda name: None, n_machines=1):
 
     order = at_once(monkeypatch, outcome)
     todo = Plan(tuple(entry(home / "leaderboard", name) for name in names), 0, {})
-    run(todo, RULES, Environment.from_env(), cluster, on_other=lambda each: others.append(each.entrant.name))
+    run(todo, Environment.from_env(), cluster, on_other=lambda each: others.append(each.entrant.name))
     return [name for name, _ in order], others
 
 
@@ -153,8 +153,8 @@ def test_all_races_reach_a_milestone_before_one_goes_on(home, monkeypatch, best,
     left = [replace(each, results=left[0].results) for each in left]
     names = tuple(dict.fromkeys(each.entrant.name for each in left))
     todo = Plan(tuple(left), 0, {}, best, names, ("synthetic",), (left[0].results,))
-    assert sum(each.seconds for each in todo.everything(RULES)) == (400 if best is None else 40 + 20 + 70)
-    run(todo, RULES, Environment.from_env(), ONE, on_anew=lambda each, why: anew.append((each.entrant.name, each.milestone)))
+    assert sum(each.seconds for each in todo.everything) == (400 if best is None else 40 + 20 + 70)
+    run(todo, Environment.from_env(), ONE, on_anew=lambda each, why: anew.append((each.entrant.name, each.milestone)))
     if best:  # random is worse than popularity, and ials and ease have no result at 10 s
         assert order[4:] == [("popularity", 30.0)]
         return
@@ -164,7 +164,7 @@ def test_all_races_reach_a_milestone_before_one_goes_on(home, monkeypatch, best,
     shown = {each.entrant: (each.allowed, each.ended) for each in within(store.all(Result), "100s")}
     assert shown == {"ials": ("100s", "still gaining"), "popularity": ("30s", "settled"), "random": ("10s", "exhausted")}
     again = Plan(tuple(replace(each, results=store) for each in left), 0, {})
-    assert {(each.entrant.name, each.milestone) for each in again.everything(RULES)} == {
+    assert {(each.entrant.name, each.milestone) for each in again.everything} == {
         ("ease", 10.0),
         ("ease", 30.0),
         ("ease", 100.0),
@@ -190,7 +190,7 @@ def test_only_after_all_commands_are_done_with_a_milestone_is_it_known_who_goes_
     here, left = Leaderboard(folder), [(name, seconds) for seconds in (10.0, 30.0) for name in ("random", "popularity")]
     entries = tuple(replace(entry(folder, *each), results=here) for each in left)
     todo = Plan(entries, 0, {}, 1, ("random", "popularity"), ("synthetic",), (here,))
-    theirs = entries[1].without_result(RULES)
+    theirs = entries[1].without_result()
 
     def on_other(each):
         assert each.entrant.name == "popularity"
@@ -199,7 +199,7 @@ def test_only_after_all_commands_are_done_with_a_milestone_is_it_known_who_goes_
 
     with Claims(folder / CLAIMS) as other:
         assert other.take(str(theirs.race))
-        call = partial(run, todo, RULES, Environment.from_env(), ONE, on_other=on_other)
+        call = partial(run, todo, Environment.from_env(), ONE, on_other=on_other)
         if not stored_meanwhile:
             with pytest.raises(ClusterError, match=r"still runs 1 entries until 10s \(popularity on synthetic\)"):
                 call()
@@ -214,10 +214,10 @@ def test_a_method_that_failed_does_not_go_on_for_want_of_others(tmp_path):
     names = "popularity", "random"
     entries = [replace(entry(tmp_path, name, seconds), results=store) for seconds in (10.0, 30.0) for name in names]
     todo = Plan(tuple(entries), 0, {}, 2, names, ("synthetic",), (store,))
-    assert len(todo.until(30.0, RULES)) == 2  # nobody knows yet which these will be
-    store.add(replace(entries[0].without_result(RULES), **measured_line(0.2)))
-    store.add(entries[1].without_result(RULES, "failed"))
-    assert [each.entrant.name for each in todo.until(30.0, RULES)] == ["popularity"]
+    assert len(todo.until(30.0)) == 2  # nobody knows yet which these will be
+    store.add(replace(entries[0].without_result(), **measured_line(0.2)))
+    store.add(entries[1].without_result("failed"))
+    assert [each.entrant.name for each in todo.until(30.0)] == ["popularity"]
 
 
 def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(home, monkeypatch):
@@ -230,8 +230,8 @@ def test_an_entry_of_a_command_that_was_killed_is_run_by_the_next_one(home, monk
 
 
 def test_a_record_that_a_killed_command_left_is_stored_by_the_next_one(home, monkeypatch):
-    job = entry(home / "leaderboard").unit(RULES).job
-    assert entry(home / "other").unit(RULES).run_id != job.run_id(job.configs[0])  # another store has its own run
+    job = entry(home / "leaderboard").unit.job
+    assert entry(home / "other").unit.run_id != job.run_id(job.configs[0])  # another store has its own run
     record = replace(failure(job, job.configs[0], ""), **measured(1.0, 0.5, "settled"))
     records = Environment.from_env().results / "entries" / "records"
     write_record(records, record, PER_USER)

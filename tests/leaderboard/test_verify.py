@@ -34,12 +34,12 @@ def store(environment, monkeypatch):
     results, card = Leaderboard(environment.results / "store"), load_card("synthetic", environment)
     for name in ("ease", "ials", "sl"):
         dataset = prepare(card, environment)
-        each = Entry(entrants(RULES.metric)[name], card, Size.of(dataset), 1.0, results, dataset.fingerprint)
-        attempt = Attempt(each.unit(RULES).job, environment)
+        each = Entry(entrants(RULES.metric)[name], card, Size.of(dataset), 1.0, results, RULES, dataset.fingerprint)
+        attempt = Attempt(each.unit.job, environment)
         attempt.load()
         attempt.warm_up()
         list(attempt.search())
-        results.add(each.result(attempt.test().record, RULES))
+        results.add(each.result(attempt.test().record))
     return results
 
 

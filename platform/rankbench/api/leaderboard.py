@@ -10,7 +10,7 @@ from rankbench.core.environment import Environment
 from rankbench.core.options import takes_options
 from rankbench.core.plain import whole_number
 from rankbench.core.public import public
-from rankbench.leaderboard.agenda import agenda, compete
+from rankbench.leaderboard.agenda import Stores, agenda, compete
 from rankbench.leaderboard.board import Board
 from rankbench.leaderboard.collection import sources
 from rankbench.leaderboard.options import LeaderboardOptions
@@ -43,11 +43,11 @@ def leaderboard(options: LeaderboardOptions, *, environment: Environment | None 
         best=None if options.best is None else whole_number("best", options.best, 1),
         threads=whole_number("threads", options.threads, 1),
     )
-    todo = agenda(options, environment)
-    for reason in todo.plan.not_available.values():
+    stores = Stores(environment, options.store)
+    plan = agenda(options, environment, stores)
+    for reason in plan.not_available.values():
         log.warning("not available: %s", reason)
-    compete(todo, environment, options.address)
-    stores, plan = todo.stores, todo.plan
+    compete(plan, environment, options.address)
     lines = [each for each in stores.all() if each.dataset in plan.datasets and each.entrant in plan.entrants]
     everything = replace(options, methods=(), datasets=())  # of these lines
     return boards(everything, stores.public, sources(environment), options.budget, options.metric, lines)[0]

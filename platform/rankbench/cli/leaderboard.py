@@ -22,9 +22,9 @@ from rankbench.leaderboard.options import BoardOptions, LeaderboardOptions, Show
 from rankbench.tracking.labels import Labels
 
 if TYPE_CHECKING:
-    from rankbench.leaderboard.agenda import Agenda
+    from rankbench.leaderboard.agenda import Stores
     from rankbench.leaderboard.board import Board
-    from rankbench.leaderboard.contest import Entry
+    from rankbench.leaderboard.contest import Entry, Plan
     from rankbench.leaderboard.results import Result
     from rankbench.leaderboard.verify import Verified
 
@@ -66,7 +66,7 @@ def run(
     result of its own. Reading data, and the measurement on test, are not counted. Each result is stored at once, and the same
     command, or one with a larger budget, goes on where it ended.
     """
-    from rankbench.leaderboard.agenda import agenda, compete
+    from rankbench.leaderboard.agenda import Stores, agenda, compete
     from rankbench.leaderboard.tracked import EXPERIMENT
     from rankbench.tracking.mlflow_sink import MlflowSink
 
@@ -74,10 +74,11 @@ def run(
     labels = Labels.if_tracked(track, "rankbench leaderboard", tag)
     sink = MlflowSink.of(environment, EXPERIMENT, labels, lambda line: err.print(f"warning: {line}")) if labels else None
     phase = "looking at datasets" if dry_run else "preparing datasets"
+    stores = Stores(environment, options.store)
     with phase_progress() as progress:
-        todo = agenda(options, environment, lambda name, done, total: progress(phase, done, total), dry_run)
+        todo = agenda(options, environment, stores, lambda name, done, total: progress(phase, done, total), dry_run)
     if not json:
-        _announce(todo, options)
+        _announce(todo, stores, options)
     if dry_run:
         _show_plan(todo, json)
         return
@@ -85,9 +86,9 @@ def run(
     compete(todo, environment, options.address, view.done, sink, view.skipped, view.anew)
     if json:
         skipped = [{"dataset": each.card.name, "entrant": each.entrant.name} for each in view.others]
-        private = todo.stores.private
-        facts = {"store": str(todo.stores.public.folder), "own_store": str(private.folder) if private else None}
-        print_json(facts | {"done": [asdict(each) for each in view.results], "before": todo.plan.done, "skipped": skipped})
+        private = stores.private
+        facts = {"store": str(stores.public.folder), "own_store": str(private.folder) if private else None}
+        print_json(facts | {"done": [asdict(each) for each in view.results], "before": todo.done, "skipped": skipped})
     if any(each.status == "failed" for each in view.results):
         raise typer.Exit(ClusterError.exit_code)
 
@@ -154,9 +155,9 @@ def verify(
         raise typer.Exit(1)
 
 
-def _announce(todo: Agenda, options: LeaderboardOptions) -> None:
+def _announce(plan: Plan, stores: Stores, options: LeaderboardOptions) -> None:
     """Say on stderr what is left, how long it takes, and where results go."""
-    plan, private, left = todo.plan, todo.stores.private, todo.plan.everything(todo.rules)
+    private, left = stores.private, plan.everything
     for name, why in plan.not_available.items():
         err.print(f"not available: {name} ({why})", style="dim")
     slots = max(1, available_cpus() // options.threads)
@@ -172,7 +173,7 @@ def _announce(todo: Agenda, options: LeaderboardOptions) -> None:
 class _View:
     """A line on stderr for each entry that ends or is left to another command, and what they were."""
 
-    def __init__(self, todo: Agenda, quiet: bool):
+    def __init__(self, todo: Plan, quiet: bool):
         self.todo, self.quiet, self.begun, self.milestone = todo, quiet, time.monotonic(), 0.0
         self.left: list[Result] = []
         self.results: list[Result] = []
@@ -182,7 +183,7 @@ class _View:
         self.results.append(result)
         if result.budget != self.milestone:  # which entrants go on until it is known by now
             self.milestone = result.budget
-            planned = [each.without_result(self.todo.rules) for each in self.todo.plan.everything(self.todo.rules)]
+            planned = [each.without_result() for each in self.todo.everything]
             failed = [each for each in self.results if each.status == "failed"]
             self.left = [each for each in planned if not any(each.continues(other) for other in failed)]
         over = result.over or result.status == "failed"  # then the race does not go on
@@ -234,16 +235,16 @@ def _outcome(result: Result) -> str:
 _NAMED = 12  # methods of a dataset that a plan names
 
 
-def _show_plan(todo: Agenda, json: bool) -> None:
+def _show_plan(todo: Plan, json: bool) -> None:
     rows: dict[tuple[float, str], list[Entry]] = {}
-    for each in todo.plan.everything(todo.rules):
+    for each in todo.everything:
         rows.setdefault((each.milestone, each.card.name), []).append(each)
-    known = {each: todo.plan.best is None or not todo.plan.until(before(each), todo.rules) for each in todo.plan.milestones}
+    known = {each: todo.best is None or not todo.until(before(each)) for each in todo.milestones}
     methods = [[each.entrant.name for each in entries] for entries in rows.values()]
     hours = [sum(each.seconds for each in entries) / 3600 for entries in rows.values()]
     if json:
         facts = [
-            {"budget": key[0], "dataset": key[1]} | ({"methods": names} if known[key[0]] else {"best": todo.plan.best})
+            {"budget": key[0], "dataset": key[1]} | ({"methods": names} if known[key[0]] else {"best": todo.best})
             for key, names in zip(rows, methods, strict=True)
         ]
         print_json({"left": facts, "hours": sum(hours)})

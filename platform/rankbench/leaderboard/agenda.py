@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -60,24 +59,17 @@ class Stores:
         return [*self.public.all(Result), *(self.private.all(Result) if self.private else ())]
 
 
-@dataclass(frozen=True)
-class Agenda:
-    """What a call is about: the `plan` of the entries that are left, the `rules` for them, and the `stores` of the results."""
-
-    plan: Plan
-    rules: Rules
-    stores: Stores
-
-
 def agenda(
     options: LeaderboardOptions,
     environment: Environment,
+    stores: Stores,
     on_dataset: Callable[[str, int, int], None] = lambda name, done, total: None,
     dry_run: bool = False,
-) -> Agenda:
+) -> Plan:
     """Prepare the datasets that can be had, and return what is left of a leaderboard: small milestones first, and then small
-    datasets. With `dry_run` nothing is downloaded, prepared or written, and data that are not prepared have the size that their
-    card expects, if it says so. `on_dataset` is told of each dataset, the number of those before it, and of all.
+    datasets. Results are in the `stores`. With `dry_run` nothing is downloaded, prepared or written, and data that are not
+    prepared have the size that their card expects, if it says so. `on_dataset` is told of each dataset, the number of those
+    before it, and of all.
 
     Raises ConfigError for unknown names and values out of range, DownloadError if no dataset of the selection is available.
     """
@@ -87,7 +79,6 @@ def agenda(
         host_and_port(options.address)
     else:
         require_threads(options.threads, "--threads")
-    stores = Stores(environment, options.store)
     cards = [load_card(name, environment) for name in chosen_datasets(options.datasets, environment)]
     # Without a name of their own, made-up datasets are left out.
     cards = [card for card in cards if card.name in options.datasets or not card.source.generator]
@@ -103,18 +94,15 @@ def agenda(
         size = Size.of(dataset) if dataset else Size.known(card, environment)
         fingerprint = dataset.fingerprint if dataset else ""
         for entrant, milestone in product(chosen, milestones(budget)):
-            every.append(Entry(entrant, card, size, milestone, stores.of(card, entrant), fingerprint))
+            every.append(Entry(entrant, card, size, milestone, stores.of(card, entrant), rules, fingerprint))
     if not every:
         reasons = ", ".join(f"{name} ({why})" for name, why in problems.items())
         raise DownloadError(f"none of the datasets is available: {reasons}")
-    left = [each for each in every if not each.done(rules)]
+    left = [each for each in every if not each.done]
     left.sort(key=lambda each: (each.milestone, each.size.interactions if each.size else math.inf, each.card.name))
     names = tuple(each.name for each in chosen), tuple(card.name for card in cards if card.name not in problems)
     used = {each.results.folder: each.results for each in every}
-    whole = Plan(
-        tuple(left), len(every) - len(left), problems, options.best, *names, tuple(used.values()), sources(environment)
-    )
-    return Agenda(whole, rules, stores)
+    return Plan(tuple(left), len(every) - len(left), problems, options.best, *names, tuple(used.values()), sources(environment))
 
 
 def rules_of(metric: str, threads: int) -> Rules:
@@ -128,7 +116,7 @@ def rules_of(metric: str, threads: int) -> Rules:
 
 
 def compete(
-    todo: Agenda,
+    todo: Plan,
     environment: Environment,
     address: str | None = None,
     on_done: Callable[[Result], None] = lambda result: None,
@@ -142,12 +130,12 @@ def compete(
     Raises ClusterError if the cluster at `address` cannot be joined, or as `run` does, and StorageError if the store cannot be
     written.
     """
-    for folder in {entry.results.folder for entry in todo.plan.left}:
+    for folder in {entry.results.folder for entry in todo.left}:
         require_writable(folder)
     environment.require_folder_of_results("leaderboard")
     if address:
         require_reachable(address)
-    if not todo.plan.left:
+    if not todo.left:
         return
 
     def done(result: Result, curve: list[Row]) -> None:
@@ -165,7 +153,7 @@ def compete(
         with session(address, available_cpus()) as cluster:
             if not cluster.local:
                 require_shared(environment)
-            run(todo.plan, todo.rules, environment, cluster, done, followed, on_other, on_anew)
+            run(todo, environment, cluster, done, followed, on_other, on_anew)
     finally:
         if sink:
             sink.close()

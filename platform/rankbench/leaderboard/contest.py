@@ -40,8 +40,8 @@ RUNS = "entries"  # folder of the results, of records until they are stored
 
 @dataclass(frozen=True)
 class Entry:
-    """An entrant on a dataset, whose prepared data have the `fingerprint`, until a milestone. `results` is where the result is
-    kept. What is not known of data that are not prepared is None, or empty.
+    """An entrant on a dataset, whose prepared data have the `fingerprint`, until a milestone and by the `rules`. `results` is
+    where the result is kept. What is not known of data that are not prepared is None, or empty.
     """
 
     entrant: Entrant
@@ -49,6 +49,7 @@ class Entry:
     size: Size | None
     milestone: float
     results: Leaderboard
+    rules: Rules
     fingerprint: str = ""
 
     @property
@@ -64,12 +65,13 @@ class Entry:
         lines = self.results.lines(Result, self.card.name)
         return lines[0].search if lines else BY_DATASET
 
-    def unit(self, rules: Rules) -> Unit:
+    @property
+    def unit(self) -> Unit:
         """The entry as a fit that is run like any other. Its memory is that of a fit, and of the best model or of the fits that
         the race keeps.
         """
         assert self.size is not None, "what runs is prepared"
-        key = str(self.results.folder.resolve()), *self.without_result(rules).race
+        rules, key = self.rules, (str(self.results.folder.resolve()), *self.without_result().race)
         draws = int(stream(rules.seed, "race", self.card.name).integers(2**31)) if self.search == BY_DATASET else rules.seed
         job = EntryJob.of(self.entrant, self.card, self.milestone, rules, key, draws)
         one, dense = memory(job, self.size), job.configs[0].spec.dense
@@ -78,19 +80,21 @@ class Entry:
     def why_anew(self, unit: Unit, environment: Environment) -> str:
         """Why the race does not go on from a milestone that it has reached; empty if it does, or has reached none."""
         assert isinstance(unit.job, EntryJob), "an entry is run"
-        wanted = self.without_result(unit.job.rules)
+        wanted = self.without_result()
         lines = self.results.lines(Result, self.card.name)
         reached = any(each.continues(wanted) and each.finished and each.budget < self.milestone for each in lines)
         return SavedRace.of(environment, unit.job.race).why_anew(self.milestone) if reached else ""
 
-    def race(self, rules: Rules) -> str:
+    @property
+    def race(self) -> str:
         """The name of its race among those of the store, for claims."""
-        return str(self.without_result(rules).race)
+        return str(self.without_result().race)
 
-    def done(self, rules: Rules) -> bool:
-        return self.results.find(self.without_result(rules)) is not None
+    @property
+    def done(self) -> bool:
+        return self.results.find(self.without_result()) is not None
 
-    def without_result(self, rules: Rules, status: Status = "failed", reason: str = "") -> Result:
+    def without_result(self, status: Status = "failed", reason: str = "") -> Result:
         """What the store says if the entry has no result."""
         return Result(
             dataset=self.card.name,
@@ -100,31 +104,31 @@ class Entry:
             rules=self.entrant.key,
             allowed=name_of(self.milestone),
             budget=self.milestone,
-            metric=rules.metric,
-            threads=rules.n_threads,
-            precision=rules.precision,
+            metric=self.rules.metric,
+            threads=self.rules.n_threads,
+            precision=self.rules.precision,
             search=self.search,
             status=status,
             reason=" ".join(without_colours(reason).split())[:300],
             started_at=now(),
         )
 
-    def result(self, record: RunRecord, rules: Rules) -> Result:
+    def result(self, record: RunRecord) -> Result:
         """What the store says after the entry was run. Only what may be the fault of the machine has failed."""
         searched, reason = record.searched, record.error or ""
         if searched is None or searched.refused:
             of_method: Status = "over budget" if reason == LATE else "diverged" if reason.startswith(DIVERGED) else "failed"
-            lost = self.without_result(rules, "not applicable" if searched else of_method, reason)
+            lost = self.without_result("not applicable" if searched else of_method, reason)
             return replace(lost, **origin(record.environment))
         about = asdict(searched) | measured_in(record) | {"method": record.method, "params": record.params}
         about |= {"joules": record.joules, "curve": thinned([(row["seconds"], row["valid"]) for row in record.curve])}
         about["default"] = {
-            name: each for name, each in searched.default.items() if name == rules.metric or name.startswith(SHOWN)
+            name: each for name, each in searched.default.items() if name == self.rules.metric or name.startswith(SHOWN)
         }
         del about["refused"]
         if "without_history" not in record.users:
             about["users"] = {}  # so that lines are those of the time before the field
-        return replace(self.without_result(rules, "finished"), **about)
+        return replace(self.without_result("finished"), **about)
 
 
 @dataclass(frozen=True)
@@ -148,31 +152,32 @@ class Plan:
     def milestones(self) -> list[float]:
         return [*dict.fromkeys(each.milestone for each in self.left)]
 
-    def until(self, milestone: float, rules: Rules) -> list[Entry]:
+    def until(self, milestone: float) -> list[Entry]:
         """Return what is still to be run until a milestone. While entries of the milestone before were not tried, nobody knows
         which entrants go on; those that are returned then are as many.
         """
-        entries = [each for each in self.left if each.milestone == milestone and not each.done(rules)]
+        entries = [each for each in self.left if each.milestone == milestone and not each.done]
         earlier = before(milestone)
-        if self.best is None or not earlier:
+        if self.best is None or not earlier or not entries:
             return entries
-        names = self._leading(name_of(earlier), rules)
-        if self._untried(earlier, rules):
+        names = self._leading(name_of(earlier), entries[0].rules)
+        if self._untried(earlier):
             names = [*dict.fromkeys((*names, *self.entrants))]
         return [each for each in entries if each.entrant.name in names[: self.best]]
 
-    def everything(self, rules: Rules) -> list[Entry]:
+    @property
+    def everything(self) -> list[Entry]:
         """Return what is still to be run, if no race is over before."""
-        return [each for milestone in self.milestones for each in self.until(milestone, rules)]
+        return [each for milestone in self.milestones for each in self.until(milestone)]
 
-    def untried(self, milestone: float, rules: Rules) -> list[Entry]:
+    def untried(self, milestone: float) -> list[Entry]:
         """Return the entries until a milestone of which no command has stored anything, after the stores were read again."""
         for store, dataset in product(self.stores, self.datasets):
             store.read_again(Result, dataset)
-        return self._untried(milestone, rules)
+        return self._untried(milestone)
 
-    def _untried(self, milestone: float, rules: Rules) -> list[Entry]:
-        return [each for each in self.until(milestone, rules) if not each.results.tried(each.without_result(rules))]
+    def _untried(self, milestone: float) -> list[Entry]:
+        return [each for each in self.until(milestone) if not each.results.tried(each.without_result())]
 
     def _leading(self, allowed: str, rules: Rules) -> list[str]:
         """Return the entrants that were measured at a milestone on all of the datasets, best first by their values on the
@@ -189,7 +194,6 @@ class Plan:
 
 def run(
     todo: Plan,
-    rules: Rules,
     environment: Environment,
     cluster: Session,
     on_done: Callable[[Result, list[Row]], None] = lambda result, curve: None,
@@ -209,24 +213,23 @@ def run(
 
     def keep(entry: Entry, result: Result, curve: list[Row], per_user: pa.Table | None = None) -> None:
         if result.status == "failed":
-            failed.add(entry.race(rules))
+            failed.add(entry.race)
         entry.results.add(result, per_user)
         on_done(result, curve)
 
     for milestone in todo.milestones:
-        if todo.best is not None and (open := todo.untried(before(milestone), rules)):
+        if todo.best is not None and (open := todo.untried(before(milestone))):
             names = ", ".join(f"{each.entrant.name} on {each.card.name}" for each in open[:3])
             raise ClusterError(
                 f"another command still runs {len(open)} entries until {name_of(before(milestone))} ({names}), which decide "
                 "which methods go on; the same command goes on after them"
             )
-        entries = [each for each in todo.until(milestone, rules) if each.race(rules) not in failed]
-        _run(entries, rules, environment, cluster, keep, follow, on_other, on_anew)
+        if entries := [each for each in todo.until(milestone) if each.race not in failed]:
+            _run(entries, environment, cluster, keep, follow, on_other, on_anew)
 
 
 def _run(
     left: Sequence[Entry],
-    rules: Rules,
     environment: Environment,
     cluster: Session,
     keep: Callable[..., None],
@@ -240,13 +243,13 @@ def _run(
     entries, units, begun = dict[str, Entry](), list[Unit](), dict[str, str]()
     runs = SweepStore(environment.results / RUNS)
     for entry in left:
-        unit = entry.unit(rules)
+        unit = entry.unit
         if capacity(unit.needs, cluster.machines):
             entries[unit.run_id] = entry
             units.append(unit)
         else:
             # A larger machine tries it again.
-            keep(entry, entry.without_result(rules, "failed", f"needs {unit.memory_bytes / 1e9:.0f} GB of memory"), [])
+            keep(entry, entry.without_result("failed", f"needs {unit.memory_bytes / 1e9:.0f} GB of memory"), [])
 
     with ExitStack() as held:
         folders = {entry.results.folder for entry in left}
@@ -254,13 +257,13 @@ def _run(
 
         def begins(unit: Unit) -> bool:
             entry = entries[unit.run_id]
-            if claims[entry.results.folder].take(entry.race(rules)):
+            if claims[entry.results.folder].take(entry.race):
                 entry.results.read_again(Result, entry.card.name)
-                if not entry.done(rules):
+                if not entry.done:
                     if why := entry.why_anew(unit, environment):
                         on_anew(entry, why)
                     return True
-                claims[entry.results.folder].release(entry.race(rules))
+                claims[entry.results.folder].release(entry.race)
             on_other(entry)
             return False
 
@@ -269,18 +272,18 @@ def _run(
             if cached and not begins(unit):
                 return
             (record,), entry, folder = records, entries[unit.run_id], runs.records / unit.run_id
-            result = entry.result(record, rules)
+            result = entry.result(record)
             result = replace(result, started_at=begun.get(unit.run_id, result.started_at))
             if not result.finished and len(cluster.machines) > 1:  # this process may have written the record of another one
                 result = replace(result, cpu="")
             keep(entry, result, record.curve, read_per_user(folder) if result.finished else None)
             shutil.rmtree(folder)
-            claims[entry.results.folder].release(entry.race(rules))
+            claims[entry.results.folder].release(entry.race)
 
         def follow_entry(unit: Unit, record: RunRecord) -> Callable[[Sequence[Row]], None]:
             begun[unit.run_id] = record.started_at
             return follow(unit, record)
 
-        running, resources = Running(), Resources(cpus=rules.n_threads, nodes=1)
+        running, resources = Running(), Resources(cpus=left[0].rules.n_threads, nodes=1)
         running.follow = follow_entry
         run_units(units, environment, runs, cluster, resources, done, running=running, in_order=True, may_begin=begins)
