@@ -310,7 +310,7 @@ def _folder_of_search(row: PaperRow, on: str, environment: Environment) -> Path:
     depends on the others.
     """
     shared, asked = records_folder(environment).parent, row.table.spec.search
-    if asked.scheduler == "none" or on != "valid":
+    if not asked.prunes or on != "valid":
         return shared
     content = repr((row.search_key, on, asked.scheduler, asked.grace, asked.seed))
     return shared / "searches" / hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -60,7 +60,7 @@ def search(
             tried.update({record.id: record for record in records})
 
         run([*compared, *planned], done, lambda unit: not over())
-        if spec.search.scheduler != "none":
+        if spec.search.prunes:
             compared.extend(planned)
 
     settings = expand(row.arm.params, spec.search.trials, spec.search.seed, row.source, distinct=True)

@@ -131,6 +131,11 @@ class SearchSpec(Strict):
             return given | {"scheduler": "hyperband"}
         return given
 
+    @property
+    def prunes(self) -> bool:
+        """Whether a scheduler may stop trials early."""
+        return self.scheduler != "none"
+
 
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, max_length=1000)]
 

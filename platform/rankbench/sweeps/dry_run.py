@@ -126,8 +126,7 @@ def dry_run(
     """
     sizes = {card.name: Size.of(prepare(card, environment)) for card in plan.cards}
     place = folder or environment.results / "sweeps" / "none"
-    prunes = plan.spec.search.scheduler != "none"
-    done = Done.of(plan, place / "records", None if fresh else Earlier.than(place, environment, prunes))
+    done = Done.of(plan, place / "records", None if fresh else Earlier.than(place, environment, plan.spec.search.prunes))
     settings = done.chosen(plan)
     final_units, at_most = _final_units(plan, settings, sizes)
     resources, wide = plan.spec.resources, dict[str, None]()

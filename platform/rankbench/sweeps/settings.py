@@ -194,7 +194,7 @@ def unable_arms(examples: Iterable[MethodConfig], cards: Iterable[Card]) -> dict
 
 def unstoppable(examples: Iterable[MethodConfig], spec: ExperimentSpec) -> list[str]:
     """Sentences on arms whose trials the scheduler cannot stop: they are too short, or have patience=0."""
-    if spec.search.scheduler == "none":
+    if not spec.search.prunes:
         return []
     grace, short, blind, watching = spec.search.grace, dict[str, int](), dict[str, None](), set[str]()
     for config in examples:

@@ -113,8 +113,7 @@ def run_sweep(request: SweepRequest, listener: Listener | None = None) -> tuple[
     listener = listener or Listener()
     planned, store = _begin(request, listener)
     spec = planned.spec  # without patterns
-    prunes = spec.search.scheduler != "none"
-    earlier = None if request.options.fresh else Earlier.than(store.folder, request.environment, prunes)
+    earlier = None if request.options.fresh else Earlier.than(store.folder, request.environment, spec.search.prunes)
     with Heartbeat(store) as heartbeat:
         with session(request.address, available_cpus(), gpus=spec.resources.device == "cuda", memory=request.memory) as cluster:
             if request.address:

@@ -34,14 +34,9 @@ class Search:
         self._evaluations: dict[str, list[Row]] = {}
         self._stopped: set[str] = set()
 
-    @property
-    def prunes(self) -> bool:
-        """Whether a scheduler may stop trials early."""
-        return self.spec.scheduler != "none"
-
     def add(self, unit: Unit) -> None:
         """Add a planned unit to the study of its arm if it can be stopped early, with its result if it has one already."""
-        if not (self.prunes and unit.can_end_early):
+        if not (self.spec.prunes and unit.can_end_early):
             return
         if unit.arm not in self._studies:
             self._studies[unit.arm] = self._study(unit, {})

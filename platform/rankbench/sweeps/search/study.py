@@ -75,7 +75,7 @@ class Study:
         self.name, self.lag = name, lag
         self.space = distributions(params) if search.by != "random" else {}
         self._search = search
-        self._halving = Halving(name, search, epochs) if search.scheduler != "none" and epochs else None
+        self._halving = Halving(name, search, epochs) if search.prunes and epochs else None
         # As in Optuna's Hyperband, each bracket has a model of its own, since its trials are first compared at the same epoch.
         brackets = self._halving.brackets if self._halving else 1
         self._studies = [optuna.create_study(direction="maximize") for _ in range(brackets)]

@@ -43,7 +43,7 @@ class Lineup:
         self.group = group
         lines: dict[Any, list[int]] = defaultdict(list)
         for position, unit in enumerate(group.units):
-            lines[unit.arm if group.search.prunes else position].append(position)
+            lines[unit.arm if group.search.spec.prunes else position].append(position)
         self._next = {before: after for line in lines.values() for before, after in pairwise(line)}
         self._machines: tuple[Machine, ...] = ()
         self._needs: dict[Needs, Needs] = {}  # shared needs → what a trial reserves on these machines

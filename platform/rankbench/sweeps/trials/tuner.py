@@ -59,7 +59,7 @@ def run_group(
             planned=Planned(Shipment.of_this_process(), units, searches),
             environment=replace(environment, tracking_uri=None),  # no trial needs it, and it may contain a password
             store=search.store,
-            prunes=search.prunes,
+            prunes=search.spec.prunes,
         ),
         resources,
     )
