@@ -17,10 +17,10 @@ from rankbench.fitting.drive import Begun
 from rankbench.reproduce import engine
 from rankbench.reproduce.agenda import agenda
 from rankbench.reproduce.engine import BudgetedRun, run_within_budget
-from rankbench.reproduce.evidence import Evidence, records_folder
+from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.forecast import forecast
 from rankbench.reproduce.options import ReproduceOptions
-from rankbench.reproduce.schedule import Task, in_time, next_batch
+from rankbench.reproduce.schedule import Task, in_time, next_batch, store_of
 from rankbench.sweeps.running import OutOfTime, Running
 from rankbench.tracking.record import find_record, write_record
 
@@ -230,6 +230,6 @@ def test_what_code_of_unknown_state_or_other_data_gave_is_fitted_again(tasks, ho
     for outcome in run(task.unit.job, home):
         known, dataset = outcome.record.environment | about, outcome.record.dataset
         dataset = replace(dataset, fingerprint=data or dataset.fingerprint)
-        folder = write_record(records_folder(home), replace(outcome.record, environment=known, dataset=dataset), None)
+        folder = write_record(store_of(home).records, replace(outcome.record, environment=known, dataset=dataset), None)
     engine._fit([task], BudgetedRun(Evidence(home.results / "evidence"), home, CLUSTER))
     assert (find_record(folder) is not None) == kept

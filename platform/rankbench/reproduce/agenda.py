@@ -24,13 +24,13 @@ from rankbench.experiment.estimate import Size
 from rankbench.reproduce.adopt import adopt
 from rankbench.reproduce.catalogue import PaperTable, paper_tables, selected_names, words_of
 from rankbench.reproduce.engine import BudgetedRun, Outcome, run_alone, run_within_budget
-from rankbench.reproduce.evidence import Evidence, records_folder
+from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.forecast import forecast
 from rankbench.reproduce.mlflow_tags import published_tags
 from rankbench.reproduce.options import ReproduceOptions, StoreOptions
 from rankbench.reproduce.paired import check_claims, check_neighbours, run_folders
 from rankbench.reproduce.required_fits import PaperRow, metrics_for, required_fits, rows_of
-from rankbench.reproduce.schedule import STAGES, Task, tasks
+from rankbench.reproduce.schedule import STAGES, Task, store_of, tasks
 from rankbench.reproduce.simulations import SIMULATIONS, StudyTable, study_tables
 from rankbench.reproduce.timing import require_idle
 from rankbench.sweeps.running import Running
@@ -175,7 +175,7 @@ def reproduce(
         require_idle(available_cpus())
     require_writable(plan.evidence.folder)
     environment.require_folder_of_results("reproduce")
-    require_writable(records_folder(environment))
+    require_writable(store_of(environment).records)
     if options.address:
         require_reachable(options.address)
     sink = MlflowSink.of(environment, SWEEP, labels, told)
@@ -197,7 +197,7 @@ def reproduce(
             sink.send(record, **shown(unit, record, folder), tags=published_tags(record, served))
 
     running = running or Running()
-    running.follow = lambda unit, record: sink.follow(record, **shown(unit, record, records_folder(environment)))
+    running.follow = lambda unit, record: sink.follow(record, **shown(unit, record, store_of(environment).records))
     deadline, outcome = None if budget is None else started + budget, Outcome()
     how = plan.metrics, options.search_seconds, deadline, told, on_records, running, outcome
     with sink:  # which says that the call was aborted if an error or Ctrl-C ends it

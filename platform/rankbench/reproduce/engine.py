@@ -18,13 +18,13 @@ from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
 from rankbench.ledger.claims import Claims
-from rankbench.reproduce.evidence import Evidence, records_folder, stored_fit
+from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.mlflow_tags import beside_published
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit
-from rankbench.reproduce.schedule import Task, fresh, in_time, measurement_of, next_batch, slots
+from rankbench.reproduce.schedule import Task, fresh, in_time, measurement_of, next_batch, slots, store_of
 from rankbench.reproduce.search import Done, search
 from rankbench.reproduce.simulations import StudyTable, simulate
-from rankbench.reproduce.timing import alone_folder, keep_seconds, time_alone, untimed
+from rankbench.reproduce.timing import keep_seconds, time_alone, untimed
 from rankbench.schema.experiment import ExperimentSpec
 from rankbench.sweeps.running import OutOfTime, Running
 from rankbench.sweeps.store import SweepStore
@@ -163,7 +163,7 @@ def _until(deadline: float | None, running: Running) -> Iterator[None]:
 
 def claims_folder(environment: Environment) -> Path:
     """The folder of the claims of commands that share a folder of results."""
-    return records_folder(environment).parent / "locks"
+    return store_of(environment).folder / "locks"
 
 
 def run_alone(rows: Sequence[PaperRow], studies: Sequence[StudyTable], budgeted: BudgetedRun) -> bool:
@@ -184,7 +184,7 @@ def run_alone(rows: Sequence[PaperRow], studies: Sequence[StudyTable], budgeted:
 def _time(fit: RequiredFit, budgeted: BudgetedRun) -> None:
     """Run a measured fit alone and store its seconds."""
     environment, what = budgeted.environment, f"{fit.rows[0].arm.label} on {fit.card.name}"
-    store = SweepStore(alone_folder(environment).parent)
+    store = SweepStore(store_of(environment).folder / "alone")
 
     def run(unit: Unit, spec: ExperimentSpec, done: Done) -> None:
         _run([unit], spec, store, done, lambda record: fit.rows, budgeted)
@@ -220,7 +220,7 @@ def _fit(batch: Sequence[Task], budgeted: BudgetedRun) -> None:
                 budgeted.fail(f"{task.labels} on {task.dataset}: {record.error}")
 
     planned, spec = [task.unit for task in batch if task.unit], batch[0].fits[0].rows[0].table.spec
-    store = SweepStore(records_folder(budgeted.environment).parent)
+    store = store_of(budgeted.environment)
     for run_id, (task, fit) in wanted.items():
         # A record of before that measurement must not take its place, and one without values of users cannot be tested.
         record, known = _record_in(folder := store.records / run_id, budgeted), measurement_of(fit, budgeted.evidence)
@@ -309,7 +309,7 @@ def _folder_of_search(row: PaperRow, on: str, environment: Environment) -> Path:
     scheduler may end its trials, which it does on validation alone, it has one of its own, since what becomes of a trial
     depends on the others.
     """
-    shared, asked = records_folder(environment).parent, row.table.spec.search
+    shared, asked = store_of(environment).folder, row.table.spec.search
     if not asked.prunes or on != "valid":
         return shared
     content = repr((row.search_key, on, asked.scheduler, asked.grace, asked.seed))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
-from rankbench.core.environment import Environment
 from rankbench.experiment.job import MethodConfig
 from rankbench.judge.convergence import TrainingCurve
 from rankbench.ledger.ledger import Ledger
@@ -68,11 +66,6 @@ class Evidence(Ledger):
 
     def _with_key(self, kind: type[T], dataset: str, key: tuple[Any, ...]) -> T | None:
         return next((each for each in self.lines(kind, dataset) if each.key == key), None)
-
-
-def records_folder(environment: Environment) -> Path:
-    """The folder of the records of `rankbench reproduce`, whose fits are lines of the evidence."""
-    return environment.results / "reproduce" / "records"
 
 
 def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool, metrics: Sequence[str] = ()) -> StoredFit:

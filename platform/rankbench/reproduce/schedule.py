@@ -24,12 +24,12 @@ from rankbench.experiment.job import configure
 from rankbench.fitting.drive import Begun
 from rankbench.fitting.method import Iterative
 from rankbench.judge.printing import listed
-from rankbench.reproduce.evidence import Evidence, records_folder
+from rankbench.reproduce.evidence import Evidence
 from rankbench.reproduce.ledger_records import Part, StoredFit
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
 from rankbench.reproduce.simulations import StudyTable
 from rankbench.schema.space import expand
-from rankbench.sweeps.store import CHECKPOINTS
+from rankbench.sweeps.store import CHECKPOINTS, SweepStore
 from rankbench.sweeps.units import Unit, units
 from rankbench.tracking.record import find_record
 
@@ -100,6 +100,11 @@ class Task:
         return sum(len(row.published) for row in self.rows) + of_study
 
 
+def store_of(environment: Environment) -> SweepStore:
+    """The place of the fits of `rankbench reproduce`, whose records become lines of the evidence."""
+    return SweepStore(environment.results / "reproduce")
+
+
 def tasks(
     rows: Sequence[PaperRow],
     studies: Iterable[StudyTable],
@@ -118,7 +123,7 @@ def tasks(
     is not known has 0 seconds.
     """
     size_of = size_of or (lambda card: Size.of(prepare(card, environment)))
-    result: list[Task] = []
+    store, result = store_of(environment), list[Task]()
     groups: dict[tuple[object, ...], list[RequiredFit]] = {}
     for fit in required_fits(rows, evidence):
         known = measurement_of(fit, evidence)
@@ -136,12 +141,12 @@ def tasks(
         for unit in units(first.card, size or UNKNOWN, configs, spec, metrics[first.card.name], "final", cpus):
             own = tuple(fit for fit in members if any(fit.config is config for config in unit.job.configs))
             stage: Stage = "again" if measured else _stage(own)
-            begun = Begun.read(records_folder(environment).parent / CHECKPOINTS / unit.run_id)
+            begun = Begun.read(store.folder / CHECKPOINTS / unit.run_id)
             seconds = _seconds_left(unit, begun) if begun else _seconds_of(own, evidence) or (unit.cost if size else 0.0)
             waited = _waited([row for fit in own for row in fit.rows], evidence)
             failed = False
             with suppress(DataError):  # one that cannot be read is named, and replaced, by the run
-                record = find_record(records_folder(environment) / unit.run_id)
+                record = find_record(store.records / unit.run_id)
                 failed = record is not None and record.failed
             result.append(Task(stage, first.card.name, own, unit, waited=waited, seconds=seconds, begun=begun, failed=failed))
     searches: dict[tuple[Stage, Part, tuple[object, ...]], list[PaperRow]] = {}

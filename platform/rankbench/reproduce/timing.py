@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import prepare
 from rankbench.evaluation.metrics import MetricSet
 from rankbench.experiment.estimate import Size
-from rankbench.reproduce.evidence import Evidence, records_folder, stored_fit
+from rankbench.reproduce.evidence import Evidence, stored_fit
 from rankbench.reproduce.ledger_records import StoredFit
 from rankbench.reproduce.required_fits import PaperRow, RequiredFit, required_fits
 from rankbench.reproduce.schedule import measurement_of
@@ -89,8 +88,3 @@ def _with_seconds_of(timed: StoredFit, line: StoredFit) -> StoredFit:
     slower = any(seconds > timed.seconds["fit"] for curve in line.curves for _, seconds, _ in curve.points)
     named = (*OF_SECONDS, "curves") if slower else OF_SECONDS
     return replace(line, **{name: getattr(timed, name) for name in named})
-
-
-def alone_folder(environment: Environment) -> Path:
-    """The folder of the records of timed fits."""
-    return records_folder(environment).parent / "alone" / "records"
