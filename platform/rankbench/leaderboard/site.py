@@ -276,9 +276,8 @@ def ties(ranked: Sequence[Result], metric: str, results: Leaderboard) -> Ties | 
     if len(best) < 2:
         return None
     dataset, of = best[0].dataset, _key_of(best)
-    for each in results.lines(Ties, dataset):
-        if each.key == (of, metric):
-            return each
+    if known := results.with_key(Ties, dataset, (of, metric)):
+        return known
     samples = {each.entrant: users for each in best if (users := results.users_of(each, metric)) is not None}
     if len(samples) < len(best):
         return None

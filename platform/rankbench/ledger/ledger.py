@@ -56,6 +56,10 @@ class Ledger:
         """The lines of a kind about a dataset, in their order."""
         return self._lines.get((kind, dataset), [])
 
+    def with_key(self, kind: type[T], dataset: str, key: tuple[Any, ...]) -> T | None:
+        """The line of a kind about a dataset with a key, None if there is none."""
+        return next((each for each in self.lines(kind, dataset) if each.key == key), None)
+
     def all(self, kind: type[T]) -> Iterator[T]:
         """The lines of a kind about all datasets."""
         for dataset in self.datasets(kind):

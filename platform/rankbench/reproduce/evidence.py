@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from rankbench.experiment.job import MethodConfig
 from rankbench.judge.convergence import TrainingCurve
 from rankbench.ledger.ledger import Ledger
-from rankbench.ledger.line import Line, measured_in
+from rankbench.ledger.line import measured_in
 from rankbench.reproduce.ledger_records import Part, StoredClaim, StoredFit, StoredNeighbours, StoredSearch, StoredStudy
 from rankbench.tracking.record import Measured, RunRecord
-
-T = TypeVar("T", bound=Line)
 
 
 class Evidence(Ledger):
@@ -48,7 +46,7 @@ class Evidence(Ledger):
         self, dataset: str, card: str, method: str, space: dict[str, Any], metric: str, on: Part, seed: int
     ) -> StoredSearch | None:
         """Return the search of a space on a part, with the draws of a seed; None if there is none."""
-        return self._with_key(StoredSearch, dataset, (method, json.dumps(space, sort_keys=True), metric, on, seed, card))
+        return self.with_key(StoredSearch, dataset, (method, json.dumps(space, sort_keys=True), metric, on, seed, card))
 
     def study_of(self, dataset: str, card: str, study: str, params: dict[str, Any]) -> StoredStudy | None:
         """Return what a study measured last with these parameters; None if it was not run."""
@@ -58,14 +56,11 @@ class Evidence(Ledger):
 
     def claim_of(self, dataset: str, card: str, table: str, text: str, metric: str) -> StoredClaim | None:
         """Return the tests of a claim, None if it was not tested."""
-        return self._with_key(StoredClaim, dataset, (table, text, metric, card))
+        return self.with_key(StoredClaim, dataset, (table, text, metric, card))
 
     def neighbours_of(self, dataset: str, card: str, table: str, metric: str) -> StoredNeighbours | None:
         """Return the tests between the rows of a table, None if there are none."""
-        return self._with_key(StoredNeighbours, dataset, (table, metric, card))
-
-    def _with_key(self, kind: type[T], dataset: str, key: tuple[Any, ...]) -> T | None:
-        return next((each for each in self.lines(kind, dataset) if each.key == key), None)
+        return self.with_key(StoredNeighbours, dataset, (table, metric, card))
 
 
 def stored_fit(record: RunRecord, config: MethodConfig, card: str, idle: bool, metrics: Sequence[str] = ()) -> StoredFit:
