@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 
 from rankbench.reproduce.catalogue import paper_tables
 from rankbench.reproduce.evidence import Evidence
@@ -68,10 +69,14 @@ def evidence(home):
 
 @pytest.fixture
 def toy(home):
-    """toy(text) → the tables of an experiment file that comes in place of the second table."""
+    """toy(text, **fields) → the tables of an experiment file, on built-in data if it does not say otherwise, that comes in
+    place of the second table.
+    """
+    plain = {"name": "toy-table2", "published": {"paper": "Toy", "table": 2}, "datasets": ["synthetic"]}
 
-    def tables(text):
-        (home.home / "experiments" / "toy_table2.yaml").write_text(text)
+    def tables(text, **fields):
+        whole = yaml.safe_dump(plain | yaml.safe_load(text) | fields, sort_keys=False)
+        (home.home / "experiments" / "toy_table2.yaml").write_text(whole)
         return [table for table in paper_tables(home) if table.spec.name == "toy-table2"]
 
     return tables
@@ -90,9 +95,6 @@ def rows(tables):
 
 
 TABLE_WITH_CLAIMS = """\
-name: toy-table2
-published: {paper: Toy, table: 2}
-datasets: [synthetic]
 arms:
   - {name: A, method: random, params: {}, published: {synthetic: {recall@20: 0.5}}}
   - {name: B, method: ials, params: {iterations: 2}, published: {synthetic: {recall@20: 0.3}}}

@@ -211,37 +211,21 @@ def test_a_measured_fit_is_not_wanted_again(home, evidence):
     assert {cell.metric for cell in found[0].cells} == {"recall@20", "ndcg@20"}
 
 
-def test_a_further_seed_is_expected_to_take_as_long_as_the_first(home, evidence):
+def test_a_further_seed_is_expected_to_take_as_long_as_the_first(home, evidence, toy):
     """The estimate of a sweep does not know when validation ends a fit."""
-    (home.home / "experiments" / "toy_table3.yaml").write_text(
-        """\
-name: toy-table3
-published: {paper: Toy, table: 3}
-datasets: [synthetic]
-arms: [{name: iALS, method: ials, params: {iterations: 2}, published: {synthetic: {recall@20: 0.3}}}]
-"""
-    )
-    tables = paper_tables(home)
-    before = agenda(ReproduceOptions(["toy/3"]), home).tasks
+    tables = toy("arms: [{name: iALS, method: ials, params: {iterations: 2}, published: {synthetic: {recall@20: 0.3}}}]")
+    before = agenda(ReproduceOptions(["toy/2"]), home).tasks
     assert before[0].seconds == before[1].seconds > 0
     measure(before[0].fits[0], evidence, home, tables)
     (stored,) = evidence.lines(StoredFit, "synthetic")
     evidence.add(replace(stored, seconds={"fit": 1234.0}, started_at=f"{stored.started_at} later"))
-    left = agenda(ReproduceOptions(["toy/3"]), home).tasks
+    left = agenda(ReproduceOptions(["toy/2"]), home).tasks
     assert [(task.stage, task.fits[0].seed, task.seconds) for task in left] == [("seeds", 1, 1234.0), ("seeds", 2, 1234.0)]
 
 
-def test_a_published_metric_without_a_cutoff_is_measured(home, evidence):
-    (home.home / "experiments" / "toy_table3.yaml").write_text(
-        """\
-name: toy-table3
-published: {paper: Toy, table: 3}
-datasets: [synthetic]
-arms: [{name: Popularity, method: popularity, published: {synthetic: {auc: 0.7}}}]
-"""
-    )
-    tables = paper_tables(home)
-    (row,) = rows_of([table for table in tables if table.name == "toy/3"])
+def test_a_published_metric_without_a_cutoff_is_measured(home, evidence, toy):
+    tables = toy("arms: [{name: Popularity, method: popularity, published: {synthetic: {auc: 0.7}}}]")
+    (row,) = rows_of(tables)
     (fit,) = required_fits([row], evidence)
     measure(fit, evidence, home, tables)
     (standing,) = measurements(row, evidence)
@@ -300,10 +284,7 @@ def test_a_cell_is_judged_by_its_interval_and_its_distance(mean, low, high, stat
 
 
 def test_a_published_zero_has_no_relative_difference(home, toy):
-    (row,) = rows_of(toy(
-        "name: toy-table2\npublished: {paper: Toy, table: 2}\ndatasets: [synthetic]\n"
-        "arms: [{name: Popularity, method: popularity, published: {synthetic: {recall@20: 0}}}]\n"
-    ))  # fmt: skip
+    (row,) = rows_of(toy("arms: [{name: Popularity, method: popularity, published: {synthetic: {recall@20: 0}}}]"))
     evidence = Evidence(home.results / "evidence")
     evidence.add(stored(row, row.setting("printed", evidence), {"recall@20": (0.1, 0.0, 0.2)}))
     (shown,) = as_json([row], [], evidence)["rows"]

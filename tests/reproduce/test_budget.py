@@ -161,10 +161,7 @@ def test_a_study_that_is_longer_than_the_budget_is_said_never_to_begin():
 
 def test_a_fit_that_was_begun_needs_the_rest_at_its_measured_rate(home, toy):
     """A call that was interrupted has left a checkpoint after 30 of 100 epochs of 2 s; the first took a minute more."""
-    toy(
-        "name: toy-table2\npublished: {paper: Toy, table: 2}\ndatasets: [synthetic]\narms:\n"
-        "  - {name: BPR, method: bpr, params: {epochs: 100}, published: {synthetic: {recall@20: 0.2}}}\n"
-    )
+    toy("arms: [{name: BPR, method: bpr, params: {epochs: 100}, published: {synthetic: {recall@20: 0.2}}}]")
     options = ReproduceOptions(["toy/2"])
     before = agenda(options, home).tasks
     assert [task.stage for task in before] == ["printed", "seeds", "seeds"] and not any(task.begun for task in before)

@@ -17,9 +17,7 @@ from rankbench.reproduce.results import count_columns, seed_columns
 from .stored import stored
 
 TABLE = """\
-name: toy-table2
 published: {paper: Toy, table: 2, recall: recall}
-datasets: [synthetic]
 arms:
   - {name: near, method: ease, params: {lam: 1}, cause: steps, published: {synthetic: {recall@20: 0.205}}}
   - {name: in the interval, method: ease, params: {lam: 2}, published: {synthetic: {ndcg@20: 0.29}}}

@@ -12,9 +12,7 @@ from rankbench.reproduce.required_fits import rows_of
 from .stored import stored
 
 TABLE = """\
-name: toy-table2
 published: {paper: Toy, table: 2, costs_of: EASE}
-datasets: [synthetic]
 arms:
   - {name: EASE, method: ease, params: {lam: 10}, costs: {synthetic: {minutes: 2, gigabytes: 60}}}
   - {name: EDLAE, method: edlae, params: {p: 0.5, lam: 10}, costs: {synthetic: {minutes: 5, gigabytes: 70}}}
@@ -70,8 +68,7 @@ def test_costs_are_counted(home, rows, tmp_path):
 
 
 def test_costs_of_a_stand_in_are_shown_as_those_of_other_data_on_the_page_of_a_table_without_other_numbers(home, toy, tmp_path):
-    entry = "datasets: [{name: synthetic, stand_in: other users}]"
-    rows = list(rows_of(toy(TABLE.replace("datasets: [synthetic]", entry))))
+    rows = list(rows_of(toy(TABLE, datasets=[{"name": "synthetic", "stand_in": "other users"}])))
     evidence = Evidence(tmp_path / "evidence")
     fit(rows[0], 10.0, 2.0, evidence)
     fit(rows[1], 25.0, 2.4, evidence)

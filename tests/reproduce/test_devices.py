@@ -9,9 +9,6 @@ from rankbench.reproduce.evidence import Evidence
 from .stored import stored
 
 TABLE = """\
-name: toy-table2
-published: {paper: Toy, table: 2}
-datasets: [synthetic]
 arms:
   - {name: A, method: bpr, params: {epochs: 1}, published: {synthetic: {recall@20: 0.5}}}
   - {name: B, method: bpr, params: {epochs: 2}, published: {synthetic: {recall@20: 0.5}}}

@@ -36,8 +36,8 @@ def test_a_cell_is_a_point_with_its_interval_or_an_arrow_at_the_edge(measured, i
 
 @pytest.mark.parametrize("stand_in", [False, True])
 def test_curves_end_at_the_value_of_all_users_and_a_stand_in_has_no_published_line(home, toy, stand_in):
-    entry = "{name: synthetic, stand_in: other users}" if stand_in else "synthetic"
-    row = next(rows_of(toy(table(8).replace("datasets: [synthetic]", f"datasets: [{entry}]"))))
+    entry = {"name": "synthetic", "stand_in": "other users"} if stand_in else "synthetic"
+    row = next(rows_of(toy(table(8), datasets=[entry])))
     evidence = Evidence(home.home / "evidence")
     curve = TrainingCurve("recall@20", "test", ((4, 1.5, 0.1), (8, 3.0, 0.16)))
     fit = stored(row, row.setting("chosen", evidence), {"recall@20": (0.15, 0.1, 0.2)}, iterations=8, curves=(curve,))

@@ -34,13 +34,8 @@ def test_a_draw_of_a_search_is_not_compared_with_numbers_of_test(home):
 
 
 def test_no_difference_is_shown_from_numbers_of_other_data(toy):
-    table = """\
-name: toy-table2
-published: {paper: Toy, table: 2}
-datasets: [{name: synthetic, stand_in: other users}]
-arms: [{name: EASE, method: ease, params: {lam: 10}, published: {synthetic: {recall@20: 0.2}}}]
-"""
-    (row,) = rows_of(toy(table))
+    arms = "arms: [{name: EASE, method: ease, params: {lam: 10}, published: {synthetic: {recall@20: 0.2}}}]"
+    (row,) = rows_of(toy(arms, datasets=[{"name": "synthetic", "stand_in": "other users"}]))
     line = published_tags(RECORD, [row])["mlflow.note.content"].splitlines()[2]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells == ["toy/2, a stand-in", "EASE", "recall@20", "0.2000", "0.2100", ""]

@@ -6,9 +6,6 @@ from rankbench.reproduce.pages import write_pages
 from .stored import stored
 
 TABLE = """\
-name: toy-table2
-published: {paper: Toy, table: 2}
-datasets: [synthetic]
 arms:
   - name: stated
     method: ease

@@ -10,9 +10,7 @@ from rankbench.reproduce.seeds import spreads
 from .stored import stored
 
 TABLE = """\
-name: toy-table2
 published: {paper: Toy, table: 2, recall: recall}
-datasets: [synthetic]
 arms:
   - {name: steady, method: bpr, params: {patience: 0, epochs: 3}, published: {synthetic: {recall@20: 0.2}}}
   - {name: wide, method: bpr, params: {patience: 5, epochs: 4}, published: {synthetic: {ndcg@20: 0.3, recall@20: 0.2}}}

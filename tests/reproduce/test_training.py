@@ -22,10 +22,7 @@ from rankbench.reproduce.training import Training
 from .stored import stored
 
 TABLE = """\
-name: toy-table2
-published: {paper: Toy, table: 2}
 protocol: {params: {epochs: 8}}
-datasets: [synthetic]
 arms:
   - name: BPR
     method: bpr

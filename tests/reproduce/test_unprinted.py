@@ -10,10 +10,7 @@ from rankbench.reproduce.required_fits import rows_of
 from .stored import stored
 
 TABLE = """\
-name: toy-table2
-published: {paper: Toy, table: 2}
 unprinted: {iterations: 3, alpha0: 0.5}
-datasets: [synthetic]
 arms:
   - name: A
     method: ials
