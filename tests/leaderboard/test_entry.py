@@ -17,6 +17,7 @@ from rankbench.experiment.run import run
 from rankbench.leaderboard import entry
 from rankbench.leaderboard.entrants import entrants
 from rankbench.leaderboard.entry import LATE, Attempt, EntryJob, Reached, Rules
+from rankbench.leaderboard.saved import Kept
 from rankbench.sweeps.search.candidate import Best
 from rankbench.sweeps.search.race import Race
 
@@ -106,15 +107,15 @@ def test_a_race_that_goes_on_from_its_milestones_is_the_one_that_never_stopped(e
 def test_a_race_of_other_code_begins_anew(environment, clock, monkeypatch):
     each = attempt(environment, known("ials"), 1.0)
     each.test()
-    assert each.saved.why_anew(2.0) == "" and each.saved.read(2.0) and each.saved.clock() == 1.0
+    assert each.saved.why_anew(2.0) == "" and each.saved.read(2.0) != Kept() and each.saved.clock() == 1.0
     assert each.saved.why_anew(0.5) == "the earlier one has run for 1 s already"
     monkeypatch.setattr("rankbench.leaderboard.saved.code_fingerprint", lambda: "changed")
     assert each.saved.why_anew(2.0) == "the earlier one was run by another version of the code"
-    assert each.saved.read(2.0) is None and each.saved.clock() == 0
+    assert each.saved.read(2.0) == Kept() and each.saved.clock() == 0
     monkeypatch.undo()
     monkeypatch.setattr("rankbench.leaderboard.saved.processor", lambda: "another")
     assert each.saved.why_anew(2.0).startswith("the earlier one was run by another processor (")
-    assert each.saved.read(2.0) is None and each.saved.clock() == 0
+    assert each.saved.read(2.0) == Kept() and each.saved.clock() == 0
 
 
 def test_methods_are_compared_by_the_same_users_of_the_validation_set(environment, clock, monkeypatch):

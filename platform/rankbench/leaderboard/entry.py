@@ -174,7 +174,6 @@ class Attempt:
     def __init__(self, job: EntryJob, environment: Environment):
         self.job, self.entrant, self.rules, self.environment = job, job.entrant, job.rules, environment
         self.execution = Execution(self.rules.n_threads)
-        self.tested: dict[Best, Tested] = {}
         self.own = object()
         self.started_at = now()
 
@@ -195,13 +194,11 @@ class Attempt:
         self.settings = self.entrant.settings(self.job.draws)
         self.saved = SavedRace.of(self.environment, self.job.race)
         kept = self.saved.read(self.job.milestone)
-        self.curve: list[Row] = kept.curve if kept else []
-        self.joules = kept.joules if kept else 0.0
-        pairs = zip(self.settings, kept.candidates if kept else (), strict=False)
-        self.race = Race(self._next_candidate, [self._candidate(*each, number) for number, each in enumerate(pairs)])
-        if kept:
-            self.race.live = kept.live
-            self.tested = {each: tested for each, tested in zip(self._models(), kept.tested, strict=True)}
+        self.curve, self.joules = kept.curve, kept.joules
+        pairs = zip(self.settings, kept.candidates, strict=False)
+        candidates = [self._candidate(*each, number) for number, each in enumerate(pairs)]
+        self.race = Race(self._next_candidate, candidates, kept.live)
+        self.tested = dict(zip(self._models(), kept.tested, strict=True))
 
     def warm_up(self) -> None:
         """Fit made-up data for an iteration and rank them, so that the clock does not measure imports and compilation."""

@@ -14,7 +14,7 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from rankbench.core.code import code_fingerprint
 from rankbench.core.environment import Environment
 from rankbench.core.files import atomic_folder
 from rankbench.fitting.drive import Row
-from rankbench.sweeps.search.race import Race
+from rankbench.sweeps.search.race import LIVE, Race
 from rankbench.tracking.environment import processor
 from rankbench.tracking.record import Measured
 
@@ -48,14 +48,14 @@ class Tested:
 @dataclass(frozen=True)
 class Kept:
     """What is read again: `candidates` as their `values`, how many of them may be `live`, and what was `tested` of the best
-    model and of that of the defaults.
+    model and of that of the defaults; without values, what a race begins with.
     """
 
-    candidates: list[dict[str, Any]]
-    live: int
-    curve: list[Row]
-    joules: float | None
-    tested: list[Tested]
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+    live: int = LIVE
+    curve: list[Row] = field(default_factory=list)
+    joules: float | None = 0.0
+    tested: list[Tested] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class SavedRace:
         except (OSError, ValueError, KeyError, TypeError):
             return {}
 
-    def read(self, milestone: float) -> Kept | None:
-        """Return the race; None if it cannot go on to a milestone."""
+    def read(self, milestone: float) -> Kept:
+        """Return the race, or the beginning of one if it cannot go on to a milestone."""
         if self.why_anew(milestone):
-            return None
+            return Kept()
         about = self._about()
         try:
             users = [pq.read_table(self.folder / USERS), None] if about["tested"] else []
@@ -105,7 +105,7 @@ class SavedRace:
             ]
             return Kept(about["candidates"], about["live"], about["curve"], about["joules"], tested)
         except (OSError, ValueError, KeyError, TypeError):
-            return None
+            return Kept()
 
     def write(self, race: Race, curve: Sequence[Row], joules: float | None, tested: Sequence[Tested]) -> None:
         """Save a race in place of what is saved of it. Raises StorageError if the disk is full."""
