@@ -123,6 +123,8 @@ def record_lists(options: ListOptions, environment: Environment, labels: Labels 
         err.print(f"warning: {problem}")
     if labels:
         send(sink_of_runs(environment, labels), record, folder, f"{card.name} {record.arm}", ())
+        if stored is not None:
+            err.print("note: MLflow shows the tests of the sweep without these lists until its command is run with --resume")
     return RecordedRun(record, folder, kept=False)
 
 
