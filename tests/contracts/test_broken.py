@@ -13,6 +13,7 @@ from rankbench.contracts import encoders, losses, metrics, readers, solvers
 from rankbench.contracts import protocols as split_protocols
 from rankbench.contracts.check import BrokenError
 from rankbench.contracts.plugin import check_plugin
+from rankbench.contracts.training import interactions
 from rankbench.core import plugins
 from rankbench.core.errors import ConfigError
 from rankbench.core.params import Params, Range, param
@@ -28,6 +29,7 @@ from rankbench.fitting.recommenders import FactorRecommender, LowRankRecommender
 from rankbench.fitting.step import Step
 from rankbench.fitting.stopping import Stopping
 from rankbench.losses.spec import LOSSES, LossState, Twin, loss
+from rankbench.models.propagation import Graph
 from rankbench.models.spec import MODELS, EmbeddingModel, PairModel, model
 
 
@@ -205,6 +207,35 @@ class NotPlain(EmbeddingModel):
         return self.users * 2, self.items
 
 
+class PlainUntilTraining(EmbeddingModel):
+    plain = True
+
+    def forward(self):
+        return (self.users * 2 if self.training else self.users), self.items
+
+
+class PlainWithWeights(EmbeddingModel):
+    plain = True
+
+    def __init__(self, users, items):
+        super().__init__(users, items)
+        self.W = torch.nn.Parameter(torch.eye(users.shape[1], dtype=users.dtype))
+
+    def forward(self):
+        return self.users @ self.W, self.items
+
+
+class NoPolynomial(EmbeddingModel):
+    polynomial = (0.5, 0.5)
+
+    def __init__(self, users, items):
+        super().__init__(users, items)
+        self.graph = Graph(interactions())
+
+    def forward(self):
+        return self.users, self.items
+
+
 class Pairs(PairModel):
     """A network of one layer, of which the recommender gets the half, or whose scores depend on the other items of a row."""
 
@@ -256,7 +287,10 @@ def test_a_broken_encoder_of_pairs(cls, work, expected):
         (Noisy, "training_is_repeatable"),
         (Detached, "gradients_arrive"),
         (Short, "vectors_are_finite"),
-        (NotPlain, "plain_is_true"),
+        (NotPlain, "shortcuts_are_true"),
+        (PlainUntilTraining, "shortcuts_are_true"),
+        (PlainWithWeights, "shortcuts_are_true"),
+        (NoPolynomial, "shortcuts_are_true"),
     ],
 )
 def test_a_broken_encoder(cls, expected):

@@ -216,6 +216,21 @@ def test_of_an_entry_that_is_stored_twice_the_value_is_the_sum():
     seen = sp.coo_array((np.ones(3, bool), ([0, 0, 1], [2, 2, 1])), shape=(2, 3))
     assert _of_matrix(seen, "here").to_pydict() == {"user": [0, 1], "item": [2, 1]}
     assert stored.nnz == 6  # the caller's matrix is not changed
+    often = sp.coo_array((np.ones(256, np.uint8), (np.zeros(256, int), np.zeros(256, int))), shape=(1, 1))
+    assert _of_matrix(often, "here").to_pydict() == {"user": [0], "item": [0], "value": [256.0]}
+
+
+def test_ratings_that_all_count_are_named_once_per_call(environment, caplog):
+    said = "all rows count as interactions, whatever their value"
+    rated = FRAME.assign(stars=1)
+    for arguments, expected in (
+        ({"value": "stars"}, True),
+        ({"value": "stars", "prepare": [{"min_value": 1}, {"duplicates": "first"}]}, False),
+        ({}, False),
+    ):
+        caplog.clear()
+        rb.dataset(rated, **NAMED, **arguments, environment=environment)
+        assert (said in caplog.text) == expected
 
 
 def test_an_export_may_lie_in_a_folder_whose_name_is_not_utf8(environment, tmp_path):

@@ -371,6 +371,24 @@ def test_an_id_is_never_rounded(environment):
             model.recommend([wrong])
     mixed = model.recommend([1.0, 1.5], 1, unknown="popularity", warn=str)
     assert mixed["user"].tolist() == ["1", "1.5"]
+    for kind in (np.int32, np.float64):
+        asked = model.recommend(np.array([1, 999], kind), 1, unknown="popularity", warn=str)
+        assert asked["user"].tolist() == [1, 999]
+
+
+def test_users_who_were_held_out_have_no_vector_and_so_no_lists_of_its_random_start(environment):
+    changes = {"split": {"protocol": "held-out-users", "valid": 20, "test": 20}, "source.generator.users": 100}
+    data = rb.dataset("synthetic", changes=changes, environment=environment)
+    for method, unknown in (("ease", 0), ("bpr", 1)):
+        about = {"patience": 0, "epochs": 1} if method == "bpr" else {}
+        model, said = rb.fit(data, method, environment=environment, progress=False, **about), []
+        model.recommend(model.users.to_pylist(), 1, unknown="skip", warn=said.append)
+        assert len(said) == unknown
+
+
+def test_an_evaluation_says_if_ties_decide_and_what_was_fitted(environment):
+    found = rb.fit("synthetic", "itemknn", neighbours=1, environment=environment).evaluate(environment=environment)
+    assert found.fit_on == "train+valid" and "end between items with equal scores" in repr(found)
 
 
 def test_what_cannot_be_answered_is_said(card, environment):

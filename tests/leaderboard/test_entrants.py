@@ -1,6 +1,10 @@
 """The entrants of a leaderboard and what of them is searched."""
 
+from rankbench.core.plugins import separate
+from rankbench.experiment.methods import load_plugin
 from rankbench.leaderboard.entrants import DIM, LIMIT, entrants
+
+from ..cli.test_plugins import LOSS
 
 
 def test_every_method_and_encoder_enters_with_settings_that_it_accepts(monkeypatch):
@@ -33,16 +37,19 @@ def test_the_key_changes_with_what_is_searched():
     assert entrants("recall@20")["sl"].key != sl.key
 
 
-def test_the_key_of_an_encoder_of_a_plugin_changes_with_its_code(monkeypatch):
-    from rankbench.models.spec import MODELS
+def test_the_key_of_a_method_of_a_plugin_changes_with_its_code_and_not_with_its_place(tmp_path):
+    def keys(folder, added=""):
+        (tmp_path / folder).mkdir()
+        (file := tmp_path / folder / "mine.py").write_text(LOSS + added)
+        with separate():
+            load_plugin(file)
+            known = entrants("ndcg@20")
+            return known["my-hinge"].key, known["bpr"].key
 
-    def key(origin):
-        monkeypatch.setattr(MODELS, "origin", lambda name: origin)
-        return entrants("ndcg@20")["lightgcn"].key
-
-    built_in = key("rankbench.models.lightgcn")
-    assert len({built_in, key("mine_67afcd49"), key("mine_774146ea")}) == 3
-    assert key("rankbench.models.elsewhere") == built_in
+    mine, built_in = keys("first")
+    assert keys("second") == (mine, built_in)
+    changed, still = keys("third", "# another version\n")
+    assert changed != mine and still == built_in
 
 
 def test_two_encoders_also_enter_with_losses_of_others():

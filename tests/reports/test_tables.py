@@ -258,3 +258,5 @@ def test_a_parameter_that_many_rows_share_is_told_once():
     header, body = columns(table)
     assert [line[header.index("setting")] for line in body[1::4]] == ["tau=0.1", "lam=3"]
     assert Table("t", ("ndcg@20",), (*rows, row("other", epochs=61))).common == {"batch_size": 8}
+    silent = replace(row("silent", epochs=100), stated=())  # a row with the default
+    assert Table("t", ("ndcg@20",), (*rows, silent)).common == {"batch_size": 8}

@@ -308,6 +308,7 @@ CLAIM = {"text": "EASE is first", "better": ["ease"], "than": ["ease"]}
         ({"params": {"lam": {"grid": [1, True]}}}, r"x\.yaml: arms\[0\]\.params: lam: expected a number, got True"),
         ({"published": {"synthetc": {}}}, r"unknown dataset 'synthetc'; did you mean synthetic\?"),
         ({"published": {"synthetic": {"recal@5": 0.1}}}, r"x\.yaml: published: unknown metric 'recal@5'"),
+        ({"published": {"synthetic": {"recall": 0.1}}}, r"x\.yaml: published: write recall with its cutoff, as in recall@20"),
         ({"protocol": {"lamm": 1}}, r"arms\[0\]\.protocol\.lamm: none of the methods has this parameter; did you mean lam\?"),
         ({"unprinted": {"lamm": 1}}, r"arms\[0\]\.unprinted\.lamm: none of the methods has this parameter"),
         ({"costs": {"synthetc": {"minutes": 1}}}, r"arms\[0\]\.costs: unknown dataset 'synthetc'"),
@@ -379,6 +380,9 @@ def test_a_searched_arm_without_chosen_parameters_is_left_out_and_named_unless_i
         plan_of(environment, ease, use_chosen=True)
     with pytest.raises(ConfigError, match=r"x\.yaml: arms\[0\]\.chosen\.synthetic: no lam, which the arm searches"):
         plan_of(environment, ease | {"chosen": {"synthetic": {}}}, use_chosen=True)
+    other = {"method": "edlae", "params": {"p": 0.5, "lam": 80}, "chosen": {"synthetic": {"p": 0.5, "lam": 300}}}
+    with pytest.raises(ConfigError, match=r"chosen\.synthetic: lam is 300, and 80 under params; state it once"):
+        plan_of(environment, other, use_chosen=True)
 
 
 def test_a_dry_run_says_what_goes_by_tiles(environment):

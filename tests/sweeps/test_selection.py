@@ -6,6 +6,7 @@ from rankbench.core.errors import ConfigError
 from rankbench.data.cards import card_names
 from rankbench.experiment.job import configure
 from rankbench.experiment.methods import families, registered
+from rankbench.experiment.ranges import space_of
 from rankbench.fitting.families import FAMILIES
 from rankbench.schema.reading import load_experiment
 from rankbench.sweeps.plan import plan
@@ -91,6 +92,12 @@ def test_with_the_registry_an_arm_without_a_range_gets_those_of_its_method(tmp_p
     assert none.arms[0].searched == ["lam"] and not none.arms[1].searched
     one = load(text.replace("{model: lightgcn}", "{model: lightgcn}, ranges: registry"), tmp_path, environment)
     assert [arm.ranges for arm in one.arms] == [None, None, None, "registry"] and one.arms[3].searched == deep.searched
+
+
+def test_a_number_that_is_given_is_not_searched_in_its_other_form():
+    assert {"lam", "lam_prime"} & space_of(configure("deql-l2", {})).keys() == {"lam"}
+    assert not {"lam", "lam_prime"} & space_of(configure("deql-l2", {"lam": 100}), ["lam"]).keys()
+    assert not {"lam", "lam_prime"} & space_of(configure("deql-l2", {"lam_prime": 100}), ["lam_prime"]).keys()
 
 
 def test_the_defaults_are_the_first_setting_in_the_ranges_of_the_registry(tmp_path, environment):

@@ -152,7 +152,7 @@ def test_equal_runs_of_two_results_folders_on_one_server_leave_each_other_alone(
     for whose, value in (("", 0.1), ("alice", 0.2), ("bob", 0.3), ("alice", 0.4)):
         metrics = {"ndcg@20": Measured(value)}
         record = dataclasses.replace(RECORD, metrics=metrics, started_at=f"2026-11-21T0{10 * value:.0f}:00:00+00:00")
-        sink = dataclasses.replace(sink_on(root, "shared"), origin=whose)
+        sink = dataclasses.replace(sink_on(root, "shared"), origin=lambda whose=whose: whose)
         sink.send(record, write_record(root / "runs", record, None, replace=True))
         deliver_here(root)
     _, runs = runs_of(root, "shared")
@@ -164,7 +164,9 @@ def test_equal_runs_of_two_results_folders_on_one_server_leave_each_other_alone(
 def test_results_are_known_by_one_word(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "results"))
     first, second = (origin(Environment.from_env()) for _ in range(2))
-    assert first == second and len(first) == 16
+    assert first == second and len(first) == 16 and [*(tmp_path / "results").iterdir()] == [tmp_path / "results" / ".origin"]
+    (tmp_path / "results" / ".origin").write_bytes(b"\xff")
+    assert origin(Environment.from_env()) == ""
     monkeypatch.setenv("RANKBENCH_RESULTS", str(tmp_path / "others"))
     assert origin(Environment.from_env()) not in ("", first)
 

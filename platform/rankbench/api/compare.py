@@ -55,7 +55,7 @@ def compare(
             f"{first.dataset}; only evaluations on the same part of the same data can be compared",
         )
         samples[name] = sample_of(pa.Table.from_pandas(measured.per_user, preserve_index=False), metric, name)
-    parts = sorted({each.fit_on for each in named.values() if isinstance(each, Model)})
+    parts = sorted({each.fit_on for each in named.values() if each.fit_on})
     if len(parts) > 1:
         log.warning("the models were fitted on %s: a difference can come from that alone", " and on ".join(parts))
     assert first is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from rankbench.data.own import card_of_data, card_of_path, is_data, refused
 from rankbench.data.prepare import Dataset
 from rankbench.data.prepare import prepare as prepare_card
 from rankbench.data.raw import ARCHIVES
+
+log = logging.getLogger(__name__)
 
 # Of the names of files, so that a file in the working folder can be told from a dataset.
 SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".inter", ".dat", ".data", ".txt", ".gz", *ARCHIVES)
@@ -68,13 +71,16 @@ def dataset(
         about: dict[str, Any] = {"split": split, "prepare": prepare, "name": name}
         if is_data(data):
             card = card_of_data(data, environment, columns=columns, **about)
+            _warn_of_values(card)
             try:
                 return prepare_card(card, environment)
             except (ConfigError, DataError) as error:
                 raise refused(error, card, columns) from None
         # Files have many usual names of columns, which are looked for unless they are given.
         given = {name: None if column == USUAL.get(name) else column for name, column in columns.items()}
-        return prepare_card(card_of_path(Path(data), environment, columns=given, **about), environment)
+        card = card_of_path(Path(data), environment, columns=given, **about)
+        _warn_of_values(card)
+        return prepare_card(card, environment)
     for argument, stated in (columns | {"split": split, "prepare": prepare}).items():
         require(
             stated == USUAL.get(argument), f"{argument}: the card of {data} says this; use changes={{'split.seed': 1}} instead"
@@ -95,6 +101,17 @@ def card_of(data: Any, environment: Environment, changes: dict[str, Any] | None 
     kinds = "a pandas, Arrow or Polars table, a SciPy sparse matrix, or the name or path of a dataset"
     require(isinstance(data, str | Path), f"dataset: expected {kinds}, got {type(data).__name__}")
     return load_card(str(data), environment, changes)
+
+
+def _warn_of_values(card: Card) -> None:
+    """Say that a rating of one star counts as a rating of five, unless a step of the card looks at the values."""
+    looks = any(step.min_value is not None or step.duplicates == "max" for step in card.prepare)
+    if card.read.value is not None and not looks:
+        log.warning(
+            "%s: all rows count as interactions, whatever their value; prepare=[{'min_value': 4}, {'duplicates': 'first'}] "
+            "would keep high values only",
+            card.name,
+        )
 
 
 def is_raw_path(data: Any) -> bool:

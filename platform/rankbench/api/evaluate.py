@@ -82,7 +82,8 @@ def evaluate(
         data.fingerprint,
         on,
         record.users.get("without_history", 0) if record.dataset.cold_users == "drop" else 0,
-        tuple(record.lists.sentences),
+        (*record.lists.sentences, *filter(None, [record.interval_warning()])),
+        fit_on,
     )
 
 

@@ -17,7 +17,7 @@ from rankbench.core.public import public
 from rankbench.data.blocks import union
 from rankbench.experiment.execution import Execution, require_device
 from rankbench.experiment.fit_warnings import fit_warnings, unread
-from rankbench.experiment.fitted_model import Model
+from rankbench.experiment.fitted_model import Model, scores_histories
 from rankbench.experiment.job import Job, configure
 from rankbench.experiment.model_files import FittedOn, Part
 from rankbench.experiment.run import load_and_fit
@@ -78,7 +78,9 @@ def fit(
         data, fitted = load_and_fit(job, environment, execution, on_progress, on_curve)
     for warning in fit_warnings(method, config.flat, fitted.curve, fitted.iterations, dtype):
         log.warning(warning)
-    history = union(data.split.fit_matrix(part), data.split.valid_history, data.split.test_history)
+    history = data.split.fit_matrix(part)
+    if scores_histories(fitted.models[0]):  # others know nothing of users who were held out
+        history = union(history, data.split.valid_history, data.split.test_history)
     about: FittedOn = {"card": card.reference, "changes": card.changes, "name": data.name, "fingerprint": data.fingerprint}
     if data.split.excluded is not None:
         about["self_excluded"] = True

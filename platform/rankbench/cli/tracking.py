@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,7 +51,8 @@ def status(json: Json = False) -> None:
     environment = Environment.from_env()
     uri, artifacts = tracking_uri(environment), artifacts_folder(environment)
     spool = Spool.beside(artifacts)
-    spool.inherit()
+    with suppress(OSError):  # as of somebody else's folder
+        spool.inherit()
     problem = "" if is_new(uri) else check(uri, artifacts)
     waiting, aside = spool.waiting(), spool.aside()
     if json:

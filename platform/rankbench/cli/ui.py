@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -33,7 +34,8 @@ def ui(
     require(not is_server(uri), f"{variable(environment)}={shown} is already an MLflow server; open it in a browser")
 
     spool = Spool.beside(artifacts_folder(environment))
-    spool.inherit()
+    with suppress(OSError):  # as of somebody else's folder
+        spool.inherit()
 
     def on_ready() -> None:
         if json:

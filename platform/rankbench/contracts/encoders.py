@@ -10,6 +10,7 @@ from rankbench.contracts.parameters import check_parameters
 from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable, interactions
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.fitting.recommenders import score
+from rankbench.models.propagation import propagate
 from rankbench.models.spec import EmbeddingModel, Encoder, PairModel
 
 CONTRACT = Contract("model")
@@ -72,15 +73,26 @@ def gradients_arrive(encoder: Encoder) -> None:
 
 
 @CONTRACT.check(
-    "`plain` is set only if the scored vectors are the learned ones",
-    "set plain = True in the class only if forward() returns self.users and self.items",
+    "`plain` and `polynomial`, whose steps do not call forward(), say what forward() returns",
+    "set plain = True only if forward() returns self.users and self.items, and polynomial only if it returns that sum of them, "
+    "in training, too, and with nothing else that is learned",
 )
-def plain_is_true(encoder: Encoder) -> None:
-    model = built(encoder).eval()
-    with torch.no_grad():
-        users, items = model()
-    learned = torch.equal(users, model.users) and torch.equal(items, model.items)
-    expect(not model.plain or learned, "plain = True, but forward() returns other vectors")
+def shortcuts_are_true(encoder: Encoder) -> None:
+    model = built(encoder, torch.float64)
+    if not model.plain and model.polynomial is None:
+        raise NotCheckedError("neither is set")
+    learned = len([*model.parameters()])
+    only = learned == 2 or isinstance(model, PairModel)
+    expect(only, f"{learned} parameters, of which steps change self.users and self.items alone")
+    for mode in ("training", "evaluation"):
+        model.train(mode == "training")
+        with torch.no_grad():
+            expected = model.users, model.items
+            if model.polynomial is not None:
+                assert model.graph is not None
+                expected = propagate(model.graph, *expected, model.polynomial)
+            for side, found, wanted in zip(("users", "items"), model(), expected, strict=True):
+                expect_equal(found, wanted, f"vectors of {side} in {mode}, and those that steps work with", 1e-9, 1e-12)
 
 
 @CONTRACT.check(

@@ -226,6 +226,8 @@ def _of_matrix(matrix: Any, source: str) -> pa.Table:
     coo = sp.coo_array(matrix, copy=True)
     require(coo.ndim == 2, f"{source}: expected a matrix of users and items, got {coo.ndim} dimensions")
     require(coo.dtype.kind in "biuf", f"{source}: expected a matrix of real numbers, got {coo.dtype}")
+    if coo.dtype.kind in "iu":
+        coo = coo.astype(np.float64)  # sums of small whole numbers would begin again at 0
     coo.sum_duplicates()  # of an entry that is stored twice, the value is the sum
     kept = coo.data != 0
     user, item = coo.coords

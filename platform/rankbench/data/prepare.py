@@ -78,6 +78,8 @@ class Dataset:
             "fingerprint": self.fingerprint,
             "note": "; ".join(data_notes(counts)),
             "stand-in": self.card.stand_in or "",
+            "differs": "; ".join(self.differences),
+            "raw files": self.raw_gone or "",
         }
         return {name: fact for name, fact in facts.items() if fact}
 

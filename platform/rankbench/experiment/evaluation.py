@@ -15,7 +15,8 @@ class Evaluation:
     """`metrics`: name → mean with its 95 % interval. `per_user`: one row per user with held-out items, by raw id; a metric that
     is a ratio of two sums has a second column with the weights of the users. `dataset` is the fingerprint of the data and
     `measured_on` the part, so that only results on the same data are compared. `left_out`: number of users with held-out items
-    who have no history. `notes`: of foreign lists, what was done with users and items.
+    who have no history. `notes`: if equal scores decide much, and of foreign lists, what was done with users and items.
+    `fit_on`: the part that the model was fitted on, as `Model.fit_on`.
     """
 
     metrics: dict[str, Interval]
@@ -25,6 +26,7 @@ class Evaluation:
     measured_on: str = "test"
     left_out: int = 0
     notes: tuple[str, ...] = ()
+    fit_on: str = ""
 
     @property
     def table(self) -> pd.DataFrame:

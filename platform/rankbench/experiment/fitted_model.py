@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -36,6 +37,7 @@ from rankbench.experiment.run import require_fold_in
 from rankbench.fitting.pair_recommender import PairRecommender
 from rankbench.fitting.recommenders import FactorRecommender, Recommender, SparseRecommender
 from rankbench.solvers.tiled.recommender import TiledLinearRecommender
+from rankbench.tracking.record import ties_in_words
 
 log = logging.getLogger(__name__)
 Unknown = Literal["skip", "popularity", "error"]
@@ -97,10 +99,13 @@ class Model:
         raises ConfigError, "skip" leaves them out, and "popularity" gives them the items with the most users, whose number is
         the score. `warn` is called with a sentence that counts them.
 
-        The history is what the model was fitted on. After a fit on train alone, lists can hold items of the validation part,
-        which `evaluate` leaves out on test.
+        The history is what the model was fitted on, so lists can hold items that a user has in the other parts: in test unless
+        `fit_on` is "all", and in the validation part, which `evaluate` leaves out on test, after a fit on train alone.
         """
         ids = _ids(_as_list(user_ids), "user ids")
+        if pa.types.is_integer(self.users.type) and (pa.types.is_integer(ids.type) or pa.types.is_floating(ids.type)):
+            with suppress(pa.ArrowInvalid):  # 1.5 is no known id
+                ids = ids.cast(self.users.type)
         found = positions_of(ids, self.users)
         cold = (found < 0) | (np.diff(self.history.indptr)[found] == 0)
         others = self._of_unknown(ids, cold, k, unknown, warn)
@@ -213,7 +218,7 @@ class Model:
     @property
     def folds_in(self) -> bool:
         """Whether the model can score users who were not fitted, from their history."""
-        return type(self.recommender) not in (FactorRecommender, PairRecommender)
+        return scores_histories(self.recommender)
 
     def _best(
         self,
@@ -291,7 +296,9 @@ class Model:
         per_user = measure(ranking, holdout, wanted, train)
         frame = pd.DataFrame({"user": data.users.take(pa.array(per_user.users)).to_pandas()} | per_user.columns)
         left_out = int(holdout.cold.sum()) if holdout.cold_users == "drop" else 0
-        return Evaluation(summarise(per_user, self.seed), frame, self.method, data.fingerprint, on, left_out)
+        ties = ties_in_words(ranking.n_tied, len(per_user.users))
+        about = self.method, data.fingerprint, on, left_out, (ties,) if ties else (), self.fit_on
+        return Evaluation(summarise(per_user, self.seed), frame, *about)
 
     @public
     def save(self, folder: str | Path) -> Path:
@@ -301,6 +308,11 @@ class Model:
         """
         save_model(self, Path(folder))
         return Path(folder)
+
+
+def scores_histories(model: Recommender) -> bool:
+    """Whether a model scores items from the history of a user, and not from a vector of the user's own."""
+    return type(model) not in (FactorRecommender, PairRecommender)
 
 
 @public

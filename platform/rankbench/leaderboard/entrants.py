@@ -14,10 +14,11 @@ from typing import Any
 
 from rankbench.core.errors import ConfigError
 from rankbench.core.extras import installed
+from rankbench.core.registry import plugins_behind
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.experiment.methods import registered
 from rankbench.experiment.ranges import space_of
-from rankbench.fitting.method import METHODS, Iterative, Method
+from rankbench.fitting.method import Iterative, Method
 from rankbench.schema.space import expand
 
 DIM = 64
@@ -49,14 +50,11 @@ class Entrant:
 
     @property
     def code(self) -> str:
-        """The plugins that have the method and the encoder, with their checksums; empty if they are this program's own."""
-        origins = [METHODS.origin(self.method)]
-        if "model" in self.fixed:
-            from rankbench.models.spec import MODELS  # imports PyTorch
-
-            origins.append(MODELS.origin(self.fixed["model"]))
-        # The name of a plugin's module has a checksum.
-        return "".join(each for each in origins if not each.startswith("rankbench."))
+        """The checksums of the plugins that have the method, the encoder or the metric that ends fits; empty if these are this
+        program's own.
+        """
+        words = self.method, self.fixed.get("model", ""), self.fixed.get("stop_metric", "").partition("@")[0]
+        return "".join(sorted(each.sha256 for each in plugins_behind(words)))
 
     @property
     def key(self) -> str:

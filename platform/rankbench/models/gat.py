@@ -23,7 +23,7 @@ from torch.nn.functional import elu, leaky_relu
 
 from rankbench.core.devices import compiled
 from rankbench.core.errors import require
-from rankbench.core.params import Choice, Params, Range, param
+from rankbench.core.params import Choice, Fixed, Params, Range, param
 from rankbench.models.edges import INDEX, Edges, segment_sums, weighted_sums
 from rankbench.models.gat_layer import SLOPE, gat_layer
 from rankbench.models.layers import xavier
@@ -38,7 +38,7 @@ class GAT(Params):
     combine: Literal["last", "mean", "concat"] = param(
         "last",
         "vectors that are scored: the last layer, or the mean or concatenation of layers 0 to the last",
-        Choice("last", "mean"),
+        Fixed("last"),
     )
 
 

@@ -36,7 +36,7 @@ class SGL(Params):
     contrast_nodes: int = param(
         0,
         "number of users, and of items, drawn for the sums over w in each step; 0: all of them, as published",
-        Choice(0, 4096),
+        Choice(0, 1024),
         ge=0,
     )
 

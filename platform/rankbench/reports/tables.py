@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -60,14 +61,12 @@ class Table:
 
     @property
     def common(self) -> dict[str, Any]:
-        """Parameters that many rows state with the same value. They are printed once and not in each row."""
-        stating: dict[str, list[Any]] = {}
-        for row in self.rows:
-            for name in row.stated:
-                stating.setdefault(name, []).append(row.params.get(name))
-        return {
-            name: values[0] for name, values in stating.items() if len(values) >= MANY and all(v == values[0] for v in values)
+        """Parameters that many rows state, if all rows with them have the same value. They are printed once, not in each row."""
+        stating = Counter(name for row in self.rows for name in row.stated)
+        values = {
+            name: [row.params[name] for row in self.rows if name in row.params] for name, n in stating.items() if n >= MANY
         }
+        return {name: each[0] for name, each in values.items() if each and all(value == each[0] for value in each)}
 
     @cached_property
     def styles(self) -> dict[str, Style]:

@@ -114,7 +114,13 @@ def chosen_settings(spec: ExperimentSpec, dataset: str, source: str) -> list[Met
         require(len(unsearched) < len(spec.arms), f"{key}: nothing for {dataset}; run the search first")
         if arm in unsearched:
             continue
-        values = arm.fixed | arm.chosen.get(dataset, {})
+        chosen = arm.chosen.get(dataset, {})
+        for name in chosen.keys() & arm.fixed.keys() - {"stop_metric"}:  # which a sweep may have given to all arms
+            require(
+                chosen[name] == arm.fixed[name],
+                f"{key}.{dataset}: {name} is {chosen[name]}, and {arm.fixed[name]} under params; state it once",
+            )
+        values = arm.fixed | chosen
         result.append(configure(arm.method, values, key, arm.label))
         missing = ", ".join(name for name in arm.searched if name not in values)
         require(not missing, f"{key}.{dataset}: no {missing}, which the arm searches; state what the search chose")

@@ -65,6 +65,8 @@ def checked_metrics(spec: ExperimentSpec, source: str) -> MetricSet:
     chooses = metric_set([chosen_by], source=key)
     for name, words in (("metrics", spec.metrics), ("published", spec.report_metrics)):
         metric_set(words, spec.cutoffs, f"{source}: {name}")
+    for word in spec.report_metrics:
+        require("@" in word or word == "auc", f"{source}: published: write {word} with its cutoff, as in {word}@20")
     for position, claim in enumerate(spec.claims):
         metric_set([claim.metric], spec.cutoffs, f"{source}: claims[{position}].metric")
     return metric_set([*spec.metrics, *chooses.names, *with_both_recalls(spec.report_metrics)], spec.cutoffs)

@@ -11,8 +11,9 @@ from secrets import token_hex
 from urllib.parse import quote
 
 from rankbench.core.environment import Environment
-from rankbench.core.errors import ConfigError, require
+from rankbench.core.errors import ConfigError, RankbenchError, require
 from rankbench.core.extras import installed, require_extra
+from rankbench.core.files import write_text
 from rankbench.core.redaction import without_password
 from rankbench.core.registry import nearest
 
@@ -41,16 +42,20 @@ def artifacts_folder(environment: Environment) -> Path:
 
 def origin(environment: Environment) -> str:
     """Return what the results of an environment are known by in an MLflow store that others use, too: a word in the results
-    folder, made at the first call, or the address of their store. Empty if the folder cannot be written.
+    folder, made at the first call, or a hash of the address of their store. Empty if the folder cannot be written.
     """
-    if environment.results_store:
-        return sha256(environment.results_store.uri.encode()).hexdigest()[:16]
+    if store := environment.results_store:
+        return sha256(f"{store.endpoint} {store.uri}".encode()).hexdigest()[:16]
     file = environment.results / ".origin"
-    with suppress(OSError):
-        with suppress(FileExistsError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("x", encoding="ascii") as opened:
-                opened.write(token_hex(8))
+    with suppress(OSError, RankbenchError, ValueError):
+        if not file.is_file():
+            whole = write_text(file.with_name(f"{file.name}-{token_hex(4)}"), token_hex(8))
+            try:
+                os.link(whole, file)
+            except FileExistsError:  # of two commands at once, the first one names them
+                pass
+            finally:
+                whole.unlink()
         return file.read_text(encoding="ascii").strip()
     return ""
 

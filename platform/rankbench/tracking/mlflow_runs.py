@@ -378,7 +378,7 @@ class MlflowRuns:
     def _tagged(self, experiment: str, tag: str, value: str) -> list[Any]:
         """Return the runs with a tag, without those of other people's results, which may have the same ids."""
         runs = self.client.search_runs([experiment], filter_string=f"tags.`{tag}` = '{value}'")
-        return [run for run in runs if run.data.tags.get(ORIGIN, self._origin) == self._origin or not self._origin]
+        return [run for run in runs if run.data.tags.get(ORIGIN, self._origin) == self._origin]
 
     def _only(self, found: Iterable[Any]) -> Any:
         """Return the most complete of these runs, None if there is none, and delete the others."""

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class MlflowSink:
     warn: Callable[[str], None] = log.warning
     waiting: Callable[[int], None] = lambda left: None
     labels: Labels = field(default_factory=Labels)
-    origin: str = ""
+    origin: Callable[[], str] = lambda: ""
     _delivery: Delivery | None = None
     _live: LiveFits = field(init=False)
     _last_words: LastWords = field(init=False)
@@ -84,7 +85,7 @@ class MlflowSink:
     ) -> MlflowSink:
         """Return what sends records to the store of a command. Raises ConfigError if its address cannot work."""
         uri, artifacts = tracking_uri(environment), artifacts_folder(environment)
-        return cls(uri, experiment, artifacts, warn, labels=labels or Labels(), origin=origin(environment))
+        return cls(uri, experiment, artifacts, warn, labels=labels or Labels(), origin=cache(lambda: origin(environment)))
 
     def __post_init__(self) -> None:
         self._last_words = LastWords(self.spool)
@@ -264,7 +265,7 @@ class MlflowSink:
     def _place(self) -> dict[str, Any]:
         """Return what each message says about when it was written and where its run belongs."""
         store = "" if self.uri.startswith("sqlite") else without_password(self.uri)
-        return self.labels.place(self.experiment) | {"time": milliseconds(), "store": store, "origin": self.origin}
+        return self.labels.place(self.experiment) | {"time": milliseconds(), "store": store, "origin": self.origin()}
 
     def _interrupted_sweep(self) -> SweepEnd:
         ended = {"ok": False, "interrupted": True, "begun": self._begun}

@@ -73,6 +73,13 @@ class Searched:
     refused: bool = False
 
 
+def ties_in_words(tied: int, users: int) -> str | None:
+    """A sentence if the lists of a hundredth of the users or more end between equal scores; otherwise None."""
+    if tied < max(1, SHARE_TIED * users):
+        return None
+    return f"the lists of {tied:,} of {users:,} users end between items with equal scores, and those with lower ids are in"
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """A setting that was fitted and measured once, with JSON values only. `status`: finished, failed, or stopped early because
@@ -157,10 +164,7 @@ class RunRecord:
         """A sentence if ids decide which items are in the lists of a hundredth of the users or more, as if a method knows
         nothing of most items.
         """
-        tied, users = self.users.get(TIED, 0), self.users.get("measured", 0)
-        if tied < max(1, SHARE_TIED * users):
-            return None
-        return f"the lists of {tied:,} of {users:,} users end between items with equal scores, and those with lower ids are in"
+        return ties_in_words(self.users.get(TIED, 0), self.users.get("measured", 0))
 
     def interval_warning(self, names: Iterable[str] | None = None) -> str | None:
         """Return a sentence if the intervals of the metrics `names` (default: all) tell nothing: one user was measured, or

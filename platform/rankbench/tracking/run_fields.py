@@ -70,7 +70,7 @@ def record_tags(record: RunRecord, folder: Path) -> dict[str, str]:
         "mlflow.source.git.commit": revision.removesuffix(CHANGED),
         "rankbench.uncommitted_changes": "true" if revision.endswith(CHANGED) else None,
         "rankbench.workers": record.workers if record.workers > 1 else None,
-        "rankbench.device": record.device,
+        "rankbench.device": record.device if record.finished else None,  # of others it is not known
         "rankbench.threads": record.threads or None,
         "rankbench.iterations": record.iterations,  # of the model that was kept
         "rankbench.fit_shared_by": record.fit_shared_by

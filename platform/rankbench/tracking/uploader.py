@@ -52,7 +52,7 @@ class Uploader:
 
         # Reported after the import, which may take seconds on a busy machine, whatever the store.
         self.report(ready=True)
-        pause, longest = PAUSES
+        (pause, longest), failed, left = PAUSES, 0, -1  # `failed`: attempts in a row that sent nothing
         self.spool.folder.mkdir(parents=True, exist_ok=True)
         while True:
             # Read before the drain, which thus sees every message written before the end.
@@ -62,7 +62,7 @@ class Uploader:
                     self._drain()
                 if last:
                     return 1 if self.refused else 0
-                pause = PAUSES[0]
+                pause, failed = PAUSES[0], 0
                 self.ended.wait(POLL)
             except Timeout:
                 self.report(busy=True)
@@ -71,9 +71,11 @@ class Uploader:
                 time.sleep(POLL)
             except Exception as error:
                 self.report(failed=reason(error, self.uri))
-                if last:
+                n = len(self.spool.waiting())
+                failed, left = (failed + 1 if n == left else 1), n
+                if last and failed > 1:  # a server may refuse one request of many
                     return 1
-                self.ended.wait(pause)
+                time.sleep(pause) if last else self.ended.wait(pause)
                 pause = min(2 * pause, longest)
 
     def _drain(self) -> None:

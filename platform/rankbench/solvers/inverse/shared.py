@@ -42,8 +42,11 @@ def scales(method: ClosedForm, p: Any, diag_C: np.ndarray, counts: np.ndarray) -
 
     Raises NumericalError if a value is not finite.
     """
+    given = diag_C.view(), counts.view()  # of all settings that share the inverse: a method must not change them
+    for each in given:
+        each.flags.writeable = False
     with np.errstate(all="ignore"):
-        beta, alpha = (np.where(counts == 0, 0.0, vector) for vector in method.columns(diag_C, counts, p))
+        beta, alpha = (np.where(counts == 0, 0.0, vector) for vector in method.columns(*given, p))
     if not (np.isfinite(beta).all() and np.isfinite(alpha).all()):
         item = int(np.flatnonzero(~np.isfinite(beta + alpha))[0])
         advice = "lower lam" if method.shift(p).ridge > float(np.finfo(np.float32).max) else "raise lam"
