@@ -61,7 +61,7 @@ class Table:
 
     @property
     def common(self) -> dict[str, Any]:
-        """Parameters that many rows state, if all rows with them have the same value. They are printed once, not in each row."""
+        """Parameters that many rows state, if all rows with them have the same value. They are printed once."""
         stating = Counter(name for row in self.rows for name in row.stated)
         values = {
             name: [row.params[name] for row in self.rows if name in row.params] for name, n in stating.items() if n >= MANY
