@@ -185,28 +185,24 @@ class MlflowRuns:
         status = STATUS.get(record.status, FAILED)
         live, over = _parted(self._found(experiment, record.id, message.sweep, sweep, parent))
         run = self._only(over)
-        sent = run is not None and run.info.status == status
-        if sent and _begun(run) == begun:
+        if run is not None and record.started_at and _begun(run) != begun:
+            self._delete([run])  # of an earlier record; the time at which a run began cannot be changed
+            run = None
+        if run is not None and run.info.status == status:
             self._delete(live)
             return
-        if sent:
-            self._delete([run])  # of a record that was replaced
-            run = None
         # A finished fit has all points in its record; of another one those stay that have arrived.
         own = [each for each in live if not record.finished or _begun(each) == begun][-1:]
         self._delete([each for each in live if each not in own])
         tags = record_tags(record, folder) | message.tags | ({OF_SWEEP: message.sweep} if message.sweep else {})
         name, rows = message.name or run_name(record, record.params), record.curve
         if own:
-            self._delete([run] if run is not None else [])  # it failed before
+            self._delete([run] if run is not None else [])
             (run,) = own
             ended = ended if record.finished else message.time
             rows = self._missing(run, rows)
             self._complete(run, name, tags)
         elif run is None:
-            run = self._new(experiment, parent, started, name, tags)
-        elif record.finished:
-            self._delete([run])  # it failed before; the time at which a run began cannot be changed
             run = self._new(experiment, parent, started, name, tags)
         started = started if record.finished else run.info.start_time
         run_id = run.info.run_id
