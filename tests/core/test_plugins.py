@@ -68,6 +68,23 @@ def test_a_module_is_loaded_by_its_name(tmp_path, monkeypatch):
     sys.modules.pop("my_things")
 
 
+def test_a_module_of_a_package_is_known_by_all_files_of_it_and_is_the_same_on_each_machine(tmp_path, monkeypatch):
+    (package := tmp_path / "my_lab").mkdir()
+    for name in ("__init__", "common"):
+        (package / f"{name}.py").touch()
+    (package / "losses.py").write_text("import my_lab.common\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    first = plugins.load("my_lab.losses")
+    shipped = plugins.Shipment((first,))
+    plugins.unload(first)
+    (package / "common.py").write_text("SCALE = 2\n")
+    with pytest.raises(ConfigError, match=r"my_lab\.losses: another version is installed on this machine"):
+        pickle.loads(pickle.dumps(shipped))
+    assert plugins.load("my_lab.losses").sha256 != first.sha256
+    for name in ("my_lab", "my_lab.common", "my_lab.losses"):
+        sys.modules.pop(name)
+
+
 def test_an_entry_point_of_an_installed_package_is_loaded_when_a_registry_is_read(tmp_path, monkeypatch):
     """An installed distribution is a folder NAME.dist-info on the path of modules."""
     written(tmp_path, "installed_things", "one")

@@ -20,6 +20,8 @@ arms:
   - {name: B, method: popularity, published: {synthetic: {recall@20: 0.2}}}
 not_run: [{name: C, why: not built, published: {synthetic: {recall@20: 0.3}}}]
 cutoffs: [5]
+search: {trials: 24, choose: {metric: recall@5}}
+final: {fit_on: train}
 """
 
 
@@ -37,6 +39,12 @@ def test_what_belongs_to_the_base_alone_is_not_taken(tmp_path):
     (arm,) = spec.arms
     assert arm.method == "ease" and arm.printed == {"synthetic": {"lam": 1}}
     assert arm.published == {"synthetic": {"ndcg@5": 0.4}}
+
+
+def test_of_a_search_and_the_final_runs_only_what_the_file_says_is_its_own(tmp_path):
+    spec = load(tmp_path, "search: {trials: 8}\nfinal: {seeds: [1, 2]}")
+    assert (spec.search.trials, spec.search.choose.metric) == (8, "recall@5")
+    assert (spec.final.fit_on, spec.final.seeds) == ("train", (1, 2))
 
 
 def test_an_arm_may_continue_another_and_change_parameters_one_by_one(tmp_path):

@@ -160,8 +160,9 @@ def _of_module(name: str, prefix: str) -> Plugin:
         raise ConfigError(f"{prefix}{name}: {type(error).__name__}: {first_line(error)}") from None
     if spec is None:
         raise ConfigError(f"{prefix}{name}: no such module; the path of a file ends in .py")
-    if spec.submodule_search_locations:
-        return Plugin(name, name, name, sources_digest(*map(Path, spec.submodule_search_locations)))
+    top = importlib.util.find_spec(name.partition(".")[0])  # a module of a package may import any other one of it
+    if top is not None and top.submodule_search_locations:
+        return Plugin(name, name, name, sources_digest(*map(Path, top.submodule_search_locations)))
     if not spec.origin or not spec.origin.endswith(".py"):
         raise ConfigError(f"{prefix}{name}: a plugin is Python source, and this module is {spec.origin}")
     content = Path(spec.origin).read_bytes()
@@ -215,6 +216,11 @@ def _import(plugin: Plugin) -> None:
     if plugin.module == plugin.name:
         try:
             if importlib.util.find_spec(plugin.module) is not None:
+                here = _of_module(plugin.module, "").sha256
+                require(
+                    here == plugin.sha256,
+                    f"{plugin.module}: another version is installed on this machine; install the same one",
+                )
                 importlib.import_module(plugin.module)
                 return
         except ModuleNotFoundError as error:

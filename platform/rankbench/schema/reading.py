@@ -15,6 +15,7 @@ from rankbench.schema.datasets import flatten, with_card_names
 from rankbench.schema.experiment import NO_FILE, ExperimentSpec, NotRun, in_full
 
 LoadPlugin = Callable[[str, Path, str], Any]
+BY_KEY = {"search", "final", "resources", "protocol"}  # what a file says of them is added to what its base says
 
 
 def load_experiment(path: Path, changes: dict[str, Any], load_plugin: LoadPlugin | None = None) -> ExperimentSpec:
@@ -37,11 +38,11 @@ def load_experiment(path: Path, changes: dict[str, Any], load_plugin: LoadPlugin
 def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return the content of a file with what it takes from its `base`, another file of its folder.
 
-    Keys that the file does not have are those of the base, except what belongs to the base's own table. An arm is that of the
-    base with its name, or with the name `like`; what the file says of it replaces what the base says, and parameters one by
-    one. An arm with a method and without `like` is the file's own. A file without arms has those of the base, with their
-    published numbers. Raises ConfigError, naming the file, if there is no such file or arm, if the base has a base itself, or
-    if it is not an experiment as it stands.
+    Keys that the file does not have are those of the base, except what belongs to the base's own table; those in BY_KEY are
+    taken key by key. An arm is that of the base with its name, or with the name `like`; what the file says of it replaces what
+    the base says, and parameters one by one. An arm with a method and without `like` is the file's own. A file without arms has
+    those of the base, with their published numbers. Raises ConfigError, naming the file, if there is no such file or arm, if
+    the base has a base itself, or if it is not an experiment as it stands.
     """
     if "base" not in content:
         return content
@@ -75,7 +76,11 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
     kept = {
         key: value for key, value in base.items() if key not in ("name", "question", "published", "not_run", "claims", "arms")
     }
-    return kept | {key: value for key, value in content.items() if key != "base"} | {"arms": arms}
+    own = {key: value for key, value in content.items() if key != "base"}
+    for key in BY_KEY & own.keys() & kept.keys():
+        if isinstance(own[key], dict) and isinstance(kept[key], dict):
+            own[key] = kept[key] | own[key]
+    return kept | own | {"arms": arms}
 
 
 def experiment_of_words(

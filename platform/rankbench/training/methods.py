@@ -135,7 +135,8 @@ class Trained(Iterative):
         if twin is None or (scaled and not free):
             return (self.name, p)
         training = dataclasses.replace(training, sampler=training.sampler_for(self.loss.sampler))
-        return (twin.name, twin.params, p.encoder, training)
+        same = training.similarity_for(self.loss.similarity), self.loss.unit_ball
+        return (twin.name, twin.params, p.encoder, training, same)
 
 
 def _encoder(p: TrainedParams) -> Encoder:
