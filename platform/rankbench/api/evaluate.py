@@ -83,7 +83,7 @@ def evaluate(
         on,
         record.users.get("without_history", 0) if record.dataset.cold_users == "drop" else 0,
         (*record.lists.sentences, *filter(None, [record.interval_warning()])),
-        fit_on,
+        record.fit_on,
     )
 
 
