@@ -185,7 +185,8 @@ class MlflowRuns:
         status = STATUS.get(record.status, FAILED)
         live, over = _parted(self._found(experiment, record.id, message.sweep, sweep, parent))
         run = self._only(over)
-        if run is not None and record.started_at and _begun(run) != begun:
+        # A record of version 0.1 may not say when it began; then another status tells an earlier one.
+        if run and (_begun(run) != begun if record.started_at else run.info.status not in (status, "RUNNING")):
             self._delete([run])  # of an earlier record; the time at which a run began cannot be changed
             run = None
         if run is not None and run.info.status == status:
