@@ -54,6 +54,8 @@ def test_a_run_while_the_server_is_down_then_sync(results, dead, monkeypatch, ca
     assert _main(["tracking", "sync"]) == 5
     assert f"refused: written for {dead}; `tracking sync --all` sends it here" in capsys.readouterr().err
     assert len(spooled(results)) == 2
+    assert _main(["tracking", "status"]) == 0
+    assert "2 of them were written for another store" in capsys.readouterr().out
     assert _main(["tracking", "sync", "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sent"] == 2
     assert run_tags(results / "mlflow.db", "rankbench.run") == [run["id"]]

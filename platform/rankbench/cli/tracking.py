@@ -54,10 +54,10 @@ def status(json: Json = False) -> None:
     with suppress(OSError):  # as of somebody else's folder
         spool.inherit()
     problem = "" if is_new(uri) else check(uri, artifacts)
-    waiting, aside = spool.waiting(), spool.aside()
+    waiting, aside, others = spool.waiting(), spool.aside(), spool.of_others(without_password(uri))
     if json:
         facts = {"store": without_password(uri), "reachable": not problem, "reason": problem or None, "exists": not is_new(uri)}
-        print_json(facts | {"spool": str(spool.folder), "waiting": len(waiting), "set_aside": len(aside)})
+        print_json(facts | {"spool": str(spool.folder), "waiting": len(waiting), "of_others": others, "set_aside": len(aside)})
         return
     answer = "does not exist yet; the first run creates it" if is_new(uri) else "answers"
     answer = f"does not answer: {problem}" if problem else answer
@@ -65,7 +65,9 @@ def status(json: Json = False) -> None:
     out.print(f"waiting  {len(waiting)} messages in {spool.folder}")
     if aside:
         out.print(f"damaged  {len(aside)} messages set aside in the same folder (*.bad)")
-    if waiting and not problem:
+    if others:
+        out.print(f"{others} of them were written for another store; `{program()} tracking sync --all` sends them to this one")
+    elif waiting and not problem:
         out.print(f"`{program()} tracking sync` sends them")
 
 
@@ -103,7 +105,7 @@ def sync(
         if left:
             raise StorageError(
                 f"tracking at {without_password(uri)}: {left} of {len(messages)} messages still wait in {spool.folder} "
-                f"({delivery.reason}); nothing is lost; try again"
+                f"({delivery.reason}); nothing is lost"
             )
     damaged = len(spool.aside()) - aside
     if json:

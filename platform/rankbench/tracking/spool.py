@@ -10,6 +10,7 @@ import os
 import shutil
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -202,6 +203,14 @@ class Spool:
             return _FORMAT.validate_json(path.read_bytes())
         except ValidationError as error:
             raise DataError(f"{path}: not a tracking message ({error.errors()[0]['msg']})") from None
+
+    def of_others(self, store: str) -> int:
+        """Return how many messages were written for another server or database than `store`."""
+        n = 0
+        for path in self.waiting():
+            with suppress(DataError, OSError):
+                n += self.read(path).store not in ("", store)
+        return n
 
     def set_aside(self, path: Path) -> Path:
         """Rename a message that can never be delivered, so that it does not block others."""
