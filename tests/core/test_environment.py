@@ -44,6 +44,10 @@ def test_a_store_beside_experiments_is_not_part_of_an_installed_package(tmp_path
     environment = Environment(tmp_path, None, True, tmp_path / "results", None, None)
     (tmp_path / "vendor" / "rankbench" / "catalogue" / "experiments" / "evidence").mkdir(parents=True)
     assert environment.stored_beside_experiments("evidence", None) == tmp_path / "results" / "evidence"
+    packaged = tmp_path / "vendor" / "rankbench" / "catalogue" / "experiments" / "evidence"
+    assert environment.stored_beside_experiments("evidence", None, to_read=True) == packaged
+    (tmp_path / "results" / "evidence").mkdir(parents=True)
+    assert environment.stored_beside_experiments("evidence", None, to_read=True) == tmp_path / "results" / "evidence"
     (tmp_path / "experiments" / "evidence").mkdir(parents=True)
     assert environment.stored_beside_experiments("evidence", None) == tmp_path / "experiments" / "evidence"
     assert environment.stored_beside_experiments("evidence", tmp_path / "mine") == tmp_path / "mine"

@@ -35,9 +35,9 @@ def test_the_wheel_holds_the_catalogue_and_types_and_no_tests(built, wheel):
     assert "pandas" in base and not base & {"torch", "ray", "mlflow", "optuna"}
 
 
-def test_the_results_in_the_wheel_take_less_than_a_megabyte(wheel):
+def test_the_results_in_the_wheel_take_less_than_three_megabytes(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        assert 0 < sum(each.compress_size for each in archive.infolist() if each.filename.endswith(".jsonl")) < 1_000_000
+        assert 0 < sum(each.compress_size for each in archive.infolist() if each.filename.endswith(".jsonl")) < 3_000_000
 
 
 def test_the_sdist_builds_the_same_wheel_as_the_tree_and_has_the_tests(built, wheel, tmp_path):
@@ -49,7 +49,7 @@ def test_the_sdist_builds_the_same_wheel_as_the_tree_and_has_the_tests(built, wh
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"tests/test_rooms.py", "constraints.txt", "constraints-oldest.txt", "Makefile", "CHANGELOG.md"} <= names
-    assert sdist.stat().st_size < 2_500_000  # 0.8 MB of them are measured results
+    assert sdist.stat().st_size < 5_000_000  # 1.8 MB of them are measured results
 
 
 def test_the_copied_files_of_the_image_make_the_same_wheel(built, wheel, tmp_path):

@@ -116,14 +116,16 @@ class Environment:
         """Return the file of each record in the results folder, whatever command made it."""
         return [path for place in RECORDS for path in sorted(self.results.glob(f"{place}/[!.]*/record.json"))]
 
-    def stored_beside_experiments(self, name: str, given: Path | None) -> Path:
+    def stored_beside_experiments(self, name: str, given: Path | None, to_read: bool = False) -> Path:
         """Return the folder of a store: as given; `name` in a folder of experiment files if it is there and not part of an
-        installed package, as in a checkout; otherwise `name` in the results folder.
+        installed package, as in a checkout; otherwise `name` in the results folder. One that is only to be read is that of the
+        installed package as long as the results have none.
         """
         if given:
             return given
+        with_package = to_read and not (self.results / name).is_dir()
         for folder in self.catalogues("experiments"):
-            if (folder / name).is_dir() and not folder.is_relative_to(_PACKAGE):
+            if (folder / name).is_dir() and (with_package or not folder.is_relative_to(_PACKAGE)):
                 return folder / name
         return self.results / name
 

@@ -64,7 +64,7 @@ def site(
 
 
 def _store(options: BoardOptions, environment: Environment, skipped: list[str] | None) -> Leaderboard:
-    return Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)
+    return Leaderboard(environment.stored_beside_experiments(FOLDER, options.store, to_read=True), skipped=skipped)
 
 
 def _families_of(entries: Sequence[Result]) -> dict[str, list[str]]:

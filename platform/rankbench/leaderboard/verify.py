@@ -114,7 +114,7 @@ def verify(
     Raises ConfigError for names of no entry, and before the first fit if the card of a dataset or the parameters of a method
     are others now; if only the data are, at that entry.
     """
-    results = Leaderboard(environment.stored_beside_experiments(FOLDER, options.store), skipped=skipped)
+    results = Leaderboard(environment.stored_beside_experiments(FOLDER, options.store, to_read=True), skipped=skipped)
     entries = chosen(options, results, environment)
     for each in entries:
         _require_here(each, environment)

@@ -101,7 +101,8 @@ def table_words(environment: Environment) -> list[str]:
 
 def stored_evidence(options: StoreOptions, environment: Environment, skipped: list[str] | None) -> Evidence:
     """Return the evidence to read. With `skipped`, lines that cannot be read are described there and left out."""
-    return Evidence(environment.stored_beside_experiments(EVIDENCE, options.store), read_only=True, skipped=skipped)
+    folder = environment.stored_beside_experiments(EVIDENCE, options.store, to_read=True)
+    return Evidence(folder, read_only=True, skipped=skipped)
 
 
 def agenda(
