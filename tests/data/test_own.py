@@ -221,7 +221,7 @@ def test_of_an_entry_that_is_stored_twice_the_value_is_the_sum():
 
 
 def test_ratings_that_all_count_are_named_once_per_call(environment, caplog):
-    said = "all rows count as interactions, whatever their value"
+    said = "All rows count as interactions; a step {min_value: 4} in `prepare` would keep high values only"
     rated = FRAME.assign(stars=1)
     for arguments, expected in (
         ({"value": "stars"}, True),

@@ -376,21 +376,6 @@ def test_an_id_is_never_rounded(environment):
         assert asked["user"].tolist() == [1, 999]
 
 
-def test_users_who_were_held_out_have_no_vector_and_so_no_lists_of_its_random_start(environment):
-    changes = {"split": {"protocol": "held-out-users", "valid": 20, "test": 20}, "source.generator.users": 100}
-    data = rb.dataset("synthetic", changes=changes, environment=environment)
-    for method, unknown in (("ease", 0), ("bpr", 1)):
-        about = {"patience": 0, "epochs": 1} if method == "bpr" else {}
-        model, said = rb.fit(data, method, environment=environment, progress=False, **about), []
-        model.recommend(model.users.to_pylist(), 1, unknown="skip", warn=said.append)
-        assert len(said) == unknown
-
-
-def test_an_evaluation_says_if_ties_decide_and_what_was_fitted(environment):
-    found = rb.fit("synthetic", "itemknn", neighbours=1, environment=environment).evaluate(environment=environment)
-    assert found.fit_on == "train+valid" and "end between items with equal scores" in repr(found)
-
-
 def test_what_cannot_be_answered_is_said(card, environment):
     model = rb.fit(card, "ease", environment=environment)
     assert [*model.evaluate(metrics="ndcg@7", environment=environment).metrics] == ["ndcg@7"]

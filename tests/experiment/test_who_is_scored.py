@@ -127,3 +127,17 @@ def test_nothing_is_measured_if_no_user_has_a_history(environment):
     data = rb.dataset(table, time="time", split={"protocol": "temporal", "test": 0.05, "valid": 0.2}, environment=environment)
     with pytest.raises(ConfigError, match="none of the 6 users to measure has a history"):
         rb.fit(data, "ease", environment=environment).evaluate(environment=environment)
+
+
+def test_users_who_were_held_out_have_no_vector_and_so_no_lists_of_its_random_start(table, environment):
+    data = rb.dataset(table, split="held-out-users", environment=environment)
+    for method, unknown in (("ease", 0), ("bpr", 1)):
+        about = {"patience": 0, "epochs": 1} if method == "bpr" else {}
+        model, said = rb.fit(data, method, environment=environment, progress=False, **about), []
+        model.recommend(model.users.to_pylist(), 1, unknown="skip", warn=said.append)
+        assert len(said) == unknown
+
+
+def test_an_evaluation_says_if_ties_decide_and_what_was_fitted(environment):
+    found = rb.fit("synthetic", "itemknn", neighbours=1, environment=environment).evaluate(environment=environment)
+    assert found.fit_on == "train+valid" and "end between items with equal scores" in repr(found)

@@ -16,6 +16,7 @@ from rankbench.data.own import card_of_data, card_of_path, is_data, refused
 from rankbench.data.prepare import Dataset
 from rankbench.data.prepare import prepare as prepare_card
 from rankbench.data.raw import ARCHIVES
+from rankbench.data.recognise import ALL_VALUES
 
 log = logging.getLogger(__name__)
 
@@ -107,11 +108,7 @@ def _warn_of_values(card: Card) -> None:
     """Say that a rating of one star counts as a rating of five, unless a step of the card looks at the values."""
     looks = any(step.min_value is not None or step.duplicates == "max" for step in card.prepare)
     if card.read.value is not None and not looks:
-        log.warning(
-            "%s: all rows count as interactions, whatever their value; prepare=[{'min_value': 4}, {'duplicates': 'first'}] "
-            "would keep high values only",
-            card.name,
-        )
+        log.warning("%s: %s", card.name, ALL_VALUES)
 
 
 def is_raw_path(data: Any) -> bool:

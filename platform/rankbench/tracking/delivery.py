@@ -20,14 +20,9 @@ from rankbench.tracking.store import QUIET
 
 log = logging.getLogger(__name__)
 
-# With MLflow's defaults, a dead server would block the uploader for minutes. Sending 1000 metrics again takes 3 s.
-PATIENT_UPLOADS = {
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
-    # A request that was carried out, but not answered in time, makes a run: the uploader looks for it before it tries again.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_JITTER": "0",
-}
+# With MLflow's defaults, a dead server would block the uploader for minutes. It tries again itself, and first looks for the run
+# that a request may have made which was not answered in time.
+PATIENT_UPLOADS = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "30", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
 
 REVIVE = 60.0  # seconds between two starts of a process that dies
 
