@@ -25,6 +25,7 @@ from rankbench.sweeps.selection import by_name
 from rankbench.sweeps.settings import (
     ArmSettings,
     chosen_settings,
+    ends_by_another,
     from_registry,
     idle_resources,
     largest_draw,
@@ -147,7 +148,7 @@ def plan(
                    for arm in spec.arms if arm.label not in {each.arm for each in chosen[name]}]  # fmt: skip
         return replace(final, notes=(*notes, *lacking), given=able)
     about = [*settings.notes, *from_registry(spec), *shared_rankings(settings.known)]
-    about += unstoppable(settings.examples, spec)
+    about += [*unstoppable(settings.examples, spec), *ends_by_another(settings.examples, spec)]
     if spec.search.extend:
         about.append(f"search.extend: fits beyond the ends of ranges are not counted: at most {STEPS} for each searched number")
     sizes = {dataset.name: Size.of(dataset) for dataset in data.datasets}

@@ -11,6 +11,7 @@ from rankbench.core.errors import ConfigError, require
 from rankbench.data.cards import Card
 from rankbench.experiment.job import MethodConfig, configure
 from rankbench.fitting.method import Iterative
+from rankbench.fitting.stopping import STOP_METRIC
 from rankbench.judge.printing import in_words
 from rankbench.schema.experiment import ArmSpec, ExperimentSpec
 from rankbench.schema.space import DRAWS, expand, kinds
@@ -217,6 +218,16 @@ def unstoppable(examples: Iterable[MethodConfig], spec: ExperimentSpec) -> list[
     if arms := [arm for arm in blind if arm not in watching]:
         notes.append(f"warning: {in_words(arms, 'arms')}: {effect}, because with patience=0 they look at no validation set")
     return notes
+
+
+def ends_by_another(examples: Iterable[MethodConfig], spec: ExperimentSpec) -> list[str]:
+    """A sentence on arms whose fits end by the default metric, since they cannot follow the one that chooses settings."""
+    metric = spec.search.choose.metric
+    stated = {arm.label for arm in spec.arms if "stop_metric" in arm.params}
+    ending = [config.label for config in examples if config.stopping and config.stopping.stop_metric != metric]
+    arms = [label for label in dict.fromkeys(ending) if label not in stated]
+    what = f"fits end by {STOP_METRIC}, since none can follow {metric}, by which settings are chosen"
+    return [f"{in_words(arms, 'arms')}: {what}"] if arms else []
 
 
 def idle_resources(examples: Iterable[MethodConfig], spec: ExperimentSpec, here: bool) -> list[str]:
