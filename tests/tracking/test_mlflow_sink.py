@@ -1,6 +1,7 @@
 """The MLflow view: parents and children in a real store, sent once whatever breaks, and no reason to wait or fail."""
 
 import dataclasses
+import errno
 import http.server
 import os
 import shutil
@@ -10,6 +11,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 import requests
@@ -308,8 +310,21 @@ def refuse_size(root, monkeypatch):
     return {}, "413"
 
 
-@pytest.mark.parametrize("refuse", [refuse_name, refuse_folder, refuse_size])
-def test_what_the_store_refuses_stays_and_blocks_nothing(root, monkeypatch, refuse):
+def refuse_reading(root, monkeypatch):
+    """As of a network file system that fails for a moment."""
+    read_bytes = Path.read_bytes
+
+    def fail(path):
+        if path.parent.name == "run-x-ease-9":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    return {}, "Input/output error"
+
+
+@pytest.mark.parametrize("refuse", [refuse_name, refuse_folder, refuse_size, refuse_reading])
+def test_what_is_refused_stays_and_blocks_nothing(root, monkeypatch, refuse):
     changes, why = refuse(root, monkeypatch)
     for name, record in (("first", dataclasses.replace(RECORD, id="run-x-ease-9", **changes)), ("second", RECORD)):
         sink_on(root, name, []).send(record, write_record(root / "runs", record, None))

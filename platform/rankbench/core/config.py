@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from rankbench.core.errors import ConfigError, DataError, first_line, require, shown
+from rankbench.core.errors import ConfigError, DataError, UnreadableError, first_line, require, shown
 from rankbench.core.names import DECLARED
 from rankbench.core.plain import plain
 from rankbench.core.registry import closest
@@ -303,7 +303,7 @@ def _is_model(value: Any) -> bool:
 
 def read_json(path: Path, adapter: TypeAdapter[T], what: str, most: int | None = None) -> T:
     """Return the content of a JSON file that this package wrote. Raises DataError naming the file, `what` it should be and the
-    first wrong field. `most`: how many values it may have, of 4 kB on average.
+    first wrong field; UnreadableError if the system refuses it. `most`: how many values it may have, of 4 kB on average.
     """
     if path.exists() and not path.is_file():  # reading a pipe would never end
         raise DataError(f"{path}: not {what} (not a regular file)")
@@ -312,7 +312,8 @@ def read_json(path: Path, adapter: TypeAdapter[T], what: str, most: int | None =
             raise DataError(f"{path}: not {what} (it may have {most:,} values and {MOST_VALUES:,} lists)")
         return adapter.validate_json(path.read_bytes(), strict=True)
     except OSError as error:
-        raise DataError(f"{path}: not {what} ({error.strerror})") from None
+        kind = DataError if isinstance(error, FileNotFoundError) else UnreadableError
+        raise kind(f"{path}: not {what} ({error.strerror})") from None
     except ValidationError as error:
         problems = error.errors(include_url=False)
         # A file of another format has other wrong fields as well.

@@ -32,6 +32,10 @@ class DataError(RankbenchError):
     exit_code = 2
 
 
+class UnreadableError(DataError):
+    """The system refuses to read an input file, perhaps only now: what it contains is not known."""
+
+
 class DownloadError(DataError):
     """A raw file cannot be downloaded from its source. `brief`: the reason in a few words, for the cell of a table."""
 

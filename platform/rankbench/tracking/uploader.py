@@ -18,7 +18,7 @@ from typing import TextIO
 
 from filelock import FileLock, Timeout
 
-from rankbench.core.errors import DataError
+from rankbench.core.errors import DataError, UnreadableError
 from rankbench.core.redaction import RedactedStream, reason, without_password
 from rankbench.tracking.address import is_server
 from rankbench.tracking.spool import Spool
@@ -98,6 +98,9 @@ class Uploader:
                         )
                         continue
                     self.runs.take(message)
+                except UnreadableError as error:
+                    self.refused.add(path)
+                    self.report(refused=path.name, reason=str(error))
                 except DataError as error:
                     self.spool.set_aside(path)
                     self.report(aside=path.name, reason=str(error))
