@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankbench.core.errors import DataError
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.data.interactions import PARTS
 from rankbench.data.protocols.held_out_users import HeldOutUsers
@@ -69,6 +70,11 @@ def test_published_data_without_validation_give_it_from_train(cut, pairs, seed):
     assert sorted(parts["train"] + parts["valid_target"]) == train
     valid = Counter(user for user, _ in parts["valid_target"])
     assert all(valid[user] == rounded("0.2", n) for user, n in Counter(user for user, _ in train).items())
+
+
+def test_a_share_for_validation_is_refused_where_it_is_published(cut):
+    with pytest.raises(DataError, match=r"split.valid is 0.2, but the data come with a validation part"):
+        cut(FORTY, Published(valid=0.2), parts=["train", "valid", "test", "train"] * 10)
 
 
 def test_published_histories_of_held_out_users_are_read_and_never_targets(cut):

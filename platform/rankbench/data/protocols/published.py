@@ -23,4 +23,8 @@ def published(data: Interactions, p: Published) -> np.ndarray:
     if (data.part == PARTS.index("all")).any():
         raise DataError("split.protocol is published, but the data come in one part, `all`")
     labels = data.part.copy()
-    return labels if (labels == VALID).any() else p.carve(data, labels)
+    if not (labels == VALID).any():
+        return p.carve(data, labels)
+    if p.valid != Published.model_fields["valid"].default:
+        raise DataError(f"split.valid is {p.valid:g}, but the data come with a validation part, which is used; leave it out")
+    return labels
