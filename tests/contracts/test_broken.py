@@ -99,6 +99,7 @@ def drawing(s, p):
         (hinge, {"whole_catalogue": True}, "whole_catalogue_is_declared"),
         (lambda s, p: s.catalogue.logsumexp() - s.pos, {"needs": ("catalogue",)}, "whole_catalogue_is_declared"),
         (hinge, {"over_catalogue": True}, "over_catalogue_is_true"),
+        (lambda s, p: s.others.mean_relu(s.pos - p.margin), {"over_catalogue": True}, "over_catalogue_is_true"),
         (hinge, {"twin": lambda p: Twin("bpr", ())}, "twins_are_equal"),
         (drawing, {}, "training_is_repeatable"),
         (counting, {"state": lambda p, sizes, generator: Counter()}, "fits_resume"),

@@ -288,6 +288,7 @@ def over_catalogue_is_true(loss: Loss) -> None:
     expect_equal(
         value(loss, over, p), value(loss, sampled, p), "values over the catalogue and with all items drawn", 1e-9, 1e-9
     )
+    expect_trainable(loss.name, "mf", objective="catalogue")
 
 
 @CONTRACT.check(

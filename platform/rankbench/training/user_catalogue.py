@@ -18,6 +18,7 @@ from torch.nn.functional import logsigmoid, softplus
 from torch.utils.checkpoint import checkpoint
 
 from rankbench.core.devices import compiled
+from rankbench.core.errors import require
 from rankbench.kernels.catalogue_sum import catalogue_sum, kth_largest, parts_of, without
 from rankbench.kernels.score_tiles import EXP, RELU, SIGMOID, SIGMOID_POWER, SOFTPLUS, SOFTPLUS_OF_SIGMOID
 from rankbench.kernels.transfer import on_device
@@ -168,6 +169,7 @@ class UserCatalogue:
         return sums.index_add(0, group, each)
 
     def of_all(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        require(not self.left_out, "s.others.of_all counts the user's own items: use sampler=uniform-all, or s.others.mean")
         return self._of_scores(lambda s, rows: function(s))[self.of]
 
     def _of_scores(
@@ -197,10 +199,16 @@ class UserCatalogue:
         return (sums / self._counts())[self.of]
 
     def _of_users(self, shift: Tensor | float) -> Tensor:
-        """The shift per user (m,) from one per row (B,), which is equal for all rows of a user, or for all."""
+        """The shift per user (m,) from one per row (B,), or for all. Raises ConfigError if it differs among rows of a user."""
         if not isinstance(shift, Tensor) or shift.ndim == 0:
             return torch.as_tensor(shift, dtype=self.users.dtype, device=self.users.device).expand(len(self.users))
-        return shift[self._first_rows()]
+        per_user = shift[self._first_rows()]
+        differ = (per_user[self.of] != shift) & shift.isfinite()  # of a fit that diverged, nothing is said here
+        require(
+            not differ.any(),
+            "objective=catalogue has one sum per user, and this loss shifts the scores of each row: use sampled",
+        )
+        return per_user
 
     def _first_rows(self) -> Tensor:
         """The first row of each user, (m,)."""
