@@ -135,6 +135,10 @@ def low_rank(V):
     return LowRankRecommender(V, V, np.zeros(len(V)))
 
 
+def by_margin(X, p, seed):
+    return low_rank(X.sum(axis=0)[:, None] ** (1.0 if p.margin < 1 else -1.0))
+
+
 def destroy(X, p, seed):
     X.data[:] = 2
     return low_rank(np.ones((X.shape[1], 1)))
@@ -149,6 +153,7 @@ def destroy(X, p, seed):
         (lambda X, p, seed: low_rank(stream(seed, "x").random((X.shape[1], 2))), {}, "seeded_is_declared"),
         (lambda X, p, seed: low_rank(np.ones((X.shape[1], 1))), {"seeded": True}, "seeded_is_declared"),
         (destroy, {}, "input_is_unchanged"),
+        (by_margin, {"identity": lambda p: "broken"}, "identities_are_true"),
         (
             lambda X, p, seed: FactorRecommender(X.toarray()[:, :2] + 1, np.random.default_rng(0).random((X.shape[1], 2))),
             {},

@@ -6,7 +6,7 @@ import pytest
 
 from rankbench.contracts import encoders, losses, metrics, protocols, readers, solvers
 from rankbench.contracts.check import NotCheckedError
-from rankbench.contracts.parameters import expect_checked
+from rankbench.contracts.parameters import at_the_ends, expect_checked
 from rankbench.core.errors import ConfigError
 from rankbench.data.prepare import load
 from rankbench.data.protocols.spec import protocols as all_protocols
@@ -60,12 +60,20 @@ def test_the_contracts_found_what_there_is():
     assert all(len(names) >= 3 for *_, names in KINDS)
 
 
+def shares(method):
+    """Whether other settings are said to give the model of the default ones."""
+    usual = method.params()
+    others = (p for p in at_the_ends(method.params) if p != usual)
+    return any(method.identity_of(p) == method.identity_of(usual) for p in others)
+
+
 def test_few_are_excused():
     """A check that is skipped for most would show nothing."""
     assert {name for name in SOLVERS if registered().get(name).draws_users} == {"random", "rg2-newton-mlp", "multivae"}
     assert sum(isinstance(registered().get(name), Iterative) for name in SOLVERS) >= 8
+    assert len([*filter(shares, map(registered().get, SOLVERS))]) >= 5
     assert sum(loss.over_catalogue for loss in all_losses()) >= 4
-    assert sum(any(loss.twin(p) for p in losses.at_the_ends(loss.params)) for loss in all_losses()) >= 4
+    assert sum(any(loss.twin(p) for p in at_the_ends(loss.params)) for loss in all_losses()) >= 4
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
-from rankbench.contracts.parameters import check_parameters
+from rankbench.contracts.parameters import at_the_ends, check_parameters
 from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable
 from rankbench.core.errors import ConfigError
-from rankbench.core.params import Range
 from rankbench.experiment.job import configure
 from rankbench.losses.others import OwnItems, ScoreTable
 from rankbench.losses.spec import LOSSES, Loss, LossState, Ragged, ReturnedError, Scores, Sizes, row_losses
@@ -83,16 +82,6 @@ def new_state(loss: Loss, p: Any, dtype: torch.dtype = torch.float64) -> LossSta
 def value(loss: Loss, s: Scores, p: Any) -> Tensor:
     """The loss of each row with a new state, without gradients."""
     return row_losses(loss, s, p, new_state(loss, p, s.pos.dtype)).detach()
-
-
-def at_the_ends(params: type) -> Iterator[Any]:
-    """The default parameters, and each one at the ends of the range that its papers search."""
-    yield params()
-    for field in dataclasses.fields(params):
-        values = field.metadata["values"]
-        for drawn in values.space(field).values() if isinstance(values, Range) else ():
-            for end in (drawn[0], drawn[-1]):
-                yield dataclasses.replace(params(), **{field.name: end})
 
 
 def leaves_of(s: Scores) -> dict[str, Tensor]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from rankbench.contracts.check import Contract, expect
 from rankbench.core.errors import ConfigError
-from rankbench.core.params import Params, parameters
+from rankbench.core.params import Params, Range, parameters
 
 ADVICE = "write each parameter as `name: type = param(default, help, values)` in a frozen dataclass that inherits Params"
 
@@ -23,6 +24,17 @@ def check_parameters(contract: Contract, params_of: Callable[[Any], type]) -> No
         for field in dataclasses.fields(params):
             for text in ("help", "search"):
                 expect(bool(field.metadata.get(text)), f"the parameter {field.name} has no {text}")
+
+
+def at_the_ends(params: type) -> Iterator[Any]:
+    """The default parameters, and each one at the ends of the range that its papers search, if it may have that value."""
+    yield params()
+    for field in dataclasses.fields(params):
+        values = field.metadata["values"]
+        for drawn in values.space(field).values() if isinstance(values, Range) else ():
+            for end in (drawn[0], drawn[-1]):
+                with suppress(ConfigError):
+                    yield dataclasses.replace(params(), **{field.name: end})
 
 
 def expect_checked(params: type, name: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import scipy.sparse as sp
 
 from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
-from rankbench.contracts.parameters import check_parameters
+from rankbench.contracts.parameters import at_the_ends, check_parameters
 from rankbench.contracts.training import expect_resumes, scores
 from rankbench.core import threads
 from rankbench.core.compiler import numba
@@ -112,6 +114,24 @@ def precisions_agree(method: Method) -> None:
     single, double = (means(method.name, X, holdout, dtype) for dtype in ("float32", "float64"))
     for name, value in double.items():
         expect_equal(single[name], value, name, atol=1e-3)
+
+
+@CONTRACT.check(
+    "settings with equal identities have the same ranking",
+    "correct identity=, and used= of the parameters: settings with equal identities are fitted only once",
+)
+def identities_are_true(method: Method) -> None:
+    X, holdout = data()
+    usual, compared = method.params(), 0
+    for p in at_the_ends(method.params):
+        if p == usual or method.identity_of(p) != method.identity_of(usual):
+            continue
+        models = [fit(method.name, X, "float64", **dataclasses.asdict(each)) for each in (usual, p)]
+        first, second = (ranking.items for ranking in rank(models, holdout, 10))
+        expect_equal(second, first, f"items ranked with {p} and with the default parameters")
+        compared += 1
+    if not compared:
+        raise NotCheckedError("each parameter changes the identity")
 
 
 @CONTRACT.check("a fit does not change the matrix that it gets", "copy X before you change it")
