@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import torch
+from torch.nn.functional import softplus
 
 from rankbench.contracts import encoders, losses, metrics, readers, solvers
 from rankbench.contracts import protocols as split_protocols
@@ -16,7 +17,7 @@ from rankbench.contracts.plugin import check_plugin
 from rankbench.contracts.training import interactions
 from rankbench.core import plugins
 from rankbench.core.errors import ConfigError
-from rankbench.core.params import Params, Range, param
+from rankbench.core.params import Choice, Params, Range, param
 from rankbench.core.rng import stream
 from rankbench.data.protocols.spec import TEST, TRAIN, VALID, SplitSpec, protocol, protocols
 from rankbench.data.readers import READERS, delimited, reads, user_lines
@@ -57,10 +58,19 @@ def failed(contract, registry, name="broken", only=None):
 @dataclasses.dataclass(frozen=True)
 class Mine(Params):
     margin: float = param(1.0, "margin", Range(0.1, 2), gt=0)
+    form: str = param("bpr", "form", Choice("bpr", "square"))
 
 
 def hinge(s, p):
     return (p.margin - s.pos[:, None] + s.neg).clamp(min=0).mean(dim=1)
+
+
+def bpr_rows(s):
+    return softplus(s.neg - s.pos[:, None]).mean(dim=1)
+
+
+def by_form(s, p):
+    return bpr_rows(s) if p.form == "bpr" else bpr_rows(s).square()
 
 
 class Counter(LossState):
@@ -74,6 +84,17 @@ class Counter(LossState):
 def counting(s, p, state):
     state.seen += 1
     return hinge(s, p) * state.seen
+
+
+class Biases(LossState):
+    """Learns a number from scores that are not detached."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.zeros(()))
+
+    def own_loss(self, s):
+        return (s.pos - self.bias).square().mean()
 
 
 def drawing(s, p):
@@ -92,6 +113,8 @@ def drawing(s, p):
         (lambda s, p: (p.margin - s.pos[:, None] + s.neg).squeeze().clamp(min=0).sum(dim=-1), {}, "odd_batches_are_finite"),
         (lambda s, p: hinge(s, p) / s.neg.std(dim=1), {}, "odd_batches_are_finite"),
         (lambda s, p: hinge(s, p) * s.pos.detach(), {}, "gradients_are_derivatives"),
+        (lambda s, p: softplus(s.neg.detach() - s.pos[:, None]).mean(dim=1), {}, "gradients_are_derivatives"),
+        (lambda s, p: softplus(s.pos[:, None] - s.neg).mean(dim=1), {}, "fits_learn"),
         (lambda s, p: hinge(s, p) + s.neg[:, 0], {}, "order_changes_nothing"),
         (lambda s, p: hinge(s, p) + torch.arange(len(s.pos)), {}, "order_changes_nothing"),
         (lambda s, p: hinge(s, p) / len(s.pos), {}, "rows_stand_alone"),
@@ -102,7 +125,10 @@ def drawing(s, p):
         (hinge, {"over_catalogue": True}, "over_catalogue_is_true"),
         (lambda s, p: s.others.mean_relu(s.pos - p.margin), {"over_catalogue": True}, "over_catalogue_is_true"),
         (hinge, {"twin": lambda p: Twin("bpr", ())}, "twins_are_equal"),
+        (by_form, {"twin": lambda p: Twin("bpr", ())}, "twins_are_equal"),
+        (lambda s, p: bpr_rows(s) - s.extra_positives.mean(dim=1), {"twin": lambda p: Twin("bpr", ())}, "twins_are_equal"),
         (drawing, {}, "training_is_repeatable"),
+        (lambda s, p, state: hinge(s, p), {"state": lambda p, sizes, generator: Biases()}, "own_loss_rests"),
         (counting, {"state": lambda p, sizes, generator: Counter()}, "fits_resume"),
     ],
 )
@@ -287,9 +313,26 @@ def test_a_broken_encoder_of_pairs(cls, work, expected):
         found(MODELS.get("broken"))
 
 
+class Reversed(EmbeddingModel):
+    def forward(self):
+        return self.users if self.training else -self.users, self.items
+
+
+class OfRows(EmbeddingModel):
+    """Has a vector per interaction, which is not declared."""
+
+    def forward(self):
+        return self.users, self.items
+
+    def row_vectors(self, users, items):
+        return self.users[users]
+
+
 @pytest.mark.parametrize(
     ("cls", "expected"),
     [
+        (Reversed, "fits_learn"),
+        (OfRows, "gradients_arrive"),
         (Noisy, "evaluation_is_repeatable"),
         (Noisy, "training_is_repeatable"),
         (Detached, "gradients_arrive"),

@@ -7,7 +7,15 @@ import torch
 
 from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
 from rankbench.contracts.parameters import check_parameters
-from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable, interactions
+from rankbench.contracts.training import (
+    DIM,
+    N_ITEMS,
+    N_USERS,
+    expect_learning,
+    expect_resumable,
+    expect_trainable,
+    interactions,
+)
 from rankbench.data.blocks import csr_from_pairs
 from rankbench.fitting.recommenders import score
 from rankbench.models.propagation import propagate
@@ -60,9 +68,10 @@ def evaluation_is_repeatable(encoder: Encoder) -> None:
 def gradients_arrive(encoder: Encoder) -> None:
     model = built(encoder)
     users, items = model()
-    if encoder.per_row:
-        users = model.row_vectors(*(torch.from_numpy(ids.astype("int64")) for ids in interactions().nonzero()))
-        expect(users is not None, "per_row is declared, and row_vectors() returns None")
+    own = model.row_vectors(*(torch.from_numpy(ids.astype("int64")) for ids in interactions().nonzero()))
+    what = "None" if own is None else "vectors"
+    expect((own is not None) == encoder.per_row, f"per_row={encoder.per_row}, and row_vectors() returns {what}")
+    users = users if own is None else own
     (users.square().sum() + items.square().sum()).backward()
     for name in ("users", "items"):
         if not getattr(model, name).numel():
@@ -122,6 +131,14 @@ def pairs_are_scored(encoder: Encoder) -> None:
 def training_is_repeatable(encoder: Encoder) -> None:
     for loss in PAIR_LOSSES if encoder.work else LOSSES:
         expect_trainable(loss, encoder.name)
+
+
+@CONTRACT.check(
+    "a fit ranks what it was fitted on above other items",
+    "what `forward`, `rows`, `row_vectors` and `recommender` return must be the vectors that a batch is trained with",
+)
+def fits_learn(encoder: Encoder) -> None:
+    expect_learning("bpr", encoder.name)
 
 
 @CONTRACT.check(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rankbench.contracts.check import Contract, NotCheckedError, expect, expect_equal, expect_finite
 from rankbench.contracts.parameters import at_the_ends, check_parameters
-from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_resumable, expect_trainable
+from rankbench.contracts.training import DIM, N_ITEMS, N_USERS, expect_learning, expect_resumable, expect_trainable
 from rankbench.core.errors import ConfigError
 from rankbench.experiment.job import configure
 from rankbench.losses.others import OwnItems, ScoreTable
@@ -162,17 +162,30 @@ def gradients_are_derivatives(loss: Loss) -> None:
         s = batch(loss, p, seed=seed)
         (row_losses(loss, s, p, new_state(loss, p)) * weights).sum().backward()  # type: ignore[no-untyped-call]
         for name, leaf in leaves_of(s).items():
-            if leaf.grad is None:
-                continue
             direction = torch.randn(leaf.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
             ends = []
             for sign in (1, -1):
                 moved = leaf.detach() + sign * STEP * direction
                 field = ScoreTable(moved) if name == "catalogue" else moved
                 ends.append((value(loss, dataclasses.replace(s, **{name: field}), p) * weights).sum())
-            slope = (leaf.grad * direction).sum()
+            slope = torch.zeros_like(ends[0]) if leaf.grad is None else (leaf.grad * direction).sum()
             derivative = (ends[0] - ends[1]) / (2 * STEP)
             expect_equal(slope, derivative, f"slope with respect to {name} by autograd and by differences", 1e-4, 1e-6)
+
+
+@CONTRACT.check(
+    "the state's own_loss trains the state alone",
+    "compute own_loss from detached scores and vectors: it is added to the loss of the batch",
+)
+def own_loss_rests(loss: Loss) -> None:
+    p = loss.params()
+    s, state = batch(loss, p), new_state(loss, p)
+    own = state and state.own_loss(s)
+    if own is None or not own.requires_grad:
+        raise NotCheckedError("the loss has no state with an own_loss")
+    own.backward()  # type: ignore[no-untyped-call]
+    for name, leaf in leaves_of(s).items():
+        expect(leaf.grad is None or not leaf.grad.any(), f"a gradient of own_loss reaches {name}")
 
 
 @CONTRACT.check(
@@ -297,8 +310,8 @@ def twins_are_equal(loss: Loss) -> None:
         for each, its in ((loss, p), (other, q)):
             s = batch(loss, p)
             row_losses(each, s, its, new_state(each, its)).mean().backward()  # type: ignore[no-untyped-call]
-            assert s.pos.grad is not None and s.neg.grad is not None
-            gradients.append(torch.cat([s.pos.grad, s.neg.grad.reshape(-1)]))
+            leaves = leaves_of(s).values()
+            gradients.append(torch.cat([(torch.zeros_like(x) if x.grad is None else x.grad).flatten() for x in leaves]))
         expect_equal(gradients[0], twin.scale * gradients[1], f"gradients of {p} and of {twin.name} {q}", 1e-7, 1e-10)
         compared += 1
     if not compared:
@@ -338,6 +351,14 @@ def trains_on(loss: Loss, encoder: Encoder) -> None:
         expect(named, f"with {encoder.name}: refused by {refusal!r}")
     else:
         expect_trainable(loss.name, encoder.name, **similarity_for(loss, encoder))
+
+
+@CONTRACT.check(
+    "a fit ranks what it was fitted on above other items",
+    "a loss falls where positives score higher and negatives lower: look at the signs",
+)
+def fits_learn(loss: Loss) -> None:
+    expect_learning(loss.name, "mf")
 
 
 @CONTRACT.check(

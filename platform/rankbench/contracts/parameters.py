@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from rankbench.contracts.check import Contract, expect
 from rankbench.core.errors import ConfigError
-from rankbench.core.params import Params, Range, parameters
+from rankbench.core.params import Choice, Params, Range, parameters
 
 ADVICE = "write each parameter as `name: type = param(default, help, values)` in a frozen dataclass that inherits Params"
 
@@ -27,14 +27,24 @@ def check_parameters(contract: Contract, params_of: Callable[[Any], type]) -> No
 
 
 def at_the_ends(params: type) -> Iterator[Any]:
-    """The default parameters, and each one at the ends of the range that its papers search, if it may have that value."""
+    """The default parameters, then each one with its other values if it has several given ones, and at the ends of the range
+    that its papers search.
+    """
     yield params()
+    kinds = get_type_hints(params)
     for field in dataclasses.fields(params):
-        values = field.metadata["values"]
-        for drawn in values.space(field).values() if isinstance(values, Range) else ():
-            for end in (drawn[0], drawn[-1]):
-                with suppress(ConfigError):
-                    yield dataclasses.replace(params(), **{field.name: end})
+        kind, values = kinds[field.name], field.metadata["values"]
+        if isinstance(values, Range):
+            tried = [end for drawn in values.space(field).values() for end in (drawn[0], drawn[-1])]
+        elif kind is bool:
+            tried = [False, True]
+        else:
+            tried = [*values.values] if isinstance(values, Choice) else [*get_args(kind)] * (get_origin(kind) is Literal)
+        for value in tried:
+            with suppress(ConfigError):
+                made = dataclasses.replace(params(), **{field.name: value})
+                if made != params():
+                    yield made
 
 
 def expect_checked(params: type, name: str) -> None:

@@ -20,6 +20,7 @@ from rankbench.fitting.recommenders import Recommender, score
 from rankbench.fitting.step import Step
 
 N_USERS, N_ITEMS, DIM = 12, 20, 4
+LEARNT = 0.55  # share of pairs of items in their right order; PinSage has 0.6, all other encoders and losses have more than 0.8
 SMALL = {"embedding_dim": DIM, "epochs": 3, "batch_size": 16, "n_negatives": 6, "patience": 0}
 
 
@@ -47,6 +48,15 @@ def expect_trainable(loss: str, encoder: str, **params: object) -> None:
     expect_finite(first, f"with {encoder}: scores after three epochs")
     expect_equal(second, first, f"with {encoder}: scores of two fits with the same seed")
     expect(bool((first != other).any()), f"with {encoder}: two seeds gave the same scores")
+
+
+def expect_learning(loss: str, encoder: str) -> None:
+    """After some epochs, a random one of a user's items is ranked above a random other one in most cases."""
+    X = interactions()
+    met, found = X.toarray() > 0, scores(train(loss, encoder, epochs=30, learning_rate=0.05), X)
+    above = [np.mean(row[own][:, None] > row[~own]) for row, own in zip(found, met, strict=True) if own.any()]
+    share = float(np.mean(above))
+    expect(share > LEARNT, f"with {encoder}: in {share:.0%} of pairs, the item that a fit has met is above the other one")
 
 
 def scores(model: Recommender, X: sp.csr_array) -> np.ndarray:

@@ -68,6 +68,14 @@ class Board:
         return ranking_of(self.entries, self.metric, self.sources)
 
     @cached_property
+    def counted(self) -> list[Result]:
+        """The entries of ranked methods on ranked datasets. Of the methods that do not go on to a larger budget, a board has
+        the races that were over before, and no others.
+        """
+        methods, datasets = {*self.ranking.methods}, {*self.ranking.datasets}
+        return [each for each in self.entries if each.entrant in methods and each.dataset in datasets]
+
+    @cached_property
     def spread(self) -> dict[str, Spread]:
         """The means of each method over datasets, with intervals."""
         return spread(self.ranking)
@@ -265,8 +273,7 @@ class Board:
             yield f"Agreement (τ) with the order by other metrics: {shown}."
 
     def _of_entries(self) -> Iterator[str]:
-        # Of the methods that do not go on to a larger budget, a board has the races that were over before, and no others.
-        entries = [each for each in self.entries if each.entrant in self.ranking.methods]
+        entries = self.counted
         if races := Counter(each.ended for each in entries if each.ended):
             shown = ", ".join(f"{races[name]} {name}" for name in ("settled", "exhausted", "still gaining") if races[name])
             yield f"Would more time help? {shown[0].upper()}{shown[1:]}."

@@ -142,9 +142,9 @@ def board_page(
     if len(boards) > 1:
         sections.append(Section("Budgets", (_budgets_grid(board, boards), *_of_other_processors(board, boards))))
     sections.append(Section("Datasets", (_datasets_grid(board, boards),)))
-    shares = [each.seconds["all"] / each.budget for each in board.entries if "all" in each.seconds]
+    shares = [each.seconds["all"] / each.budget for each in board.counted if "all" in each.seconds]
     spent = sum(
-        each.threads * each.seconds.get("all", each.budget if each.status == "over budget" else 0) for each in board.entries
+        each.threads * each.seconds.get("all", each.budget if each.status == "over budget" else 0) for each in board.counted
     )
     facts = (
         ("budget", board.allowed),
@@ -174,7 +174,7 @@ def _budgets_grid(board: Board, boards: Sequence[Board]) -> Grid:
         on = f"{both[0]} methods on {counted(both[1], 'dataset')}"
         agrees = f"{tau.mean:.2f} ({interval(tau.low, tau.high, '.2f')}), {on}" if tau and tau.low is not None else ""
         size = str(len(each.ranking.methods)), str(len(each.ranking.datasets))
-        body.append([name, *size, str(len(each.entries)), ", ".join(best), agrees])
+        body.append([name, *size, str(len(each.counted)), ", ".join(best), agrees])
     header = ["budget", "methods", "datasets", "entries", "best mean ranks", f"τ of the order with that of {board.allowed}"]
     return Grid(header, body)
 

@@ -44,14 +44,14 @@ The claims on data that take the place of the paper's, which were not available.
 paper's there; a claim is neither shown nor refuted by them."""
 
 COUNTED = """\
-`measured`: cells whose setting the paper prints or a search on validation chose. `within 1 %`, `within 3 %`: the measured mean
-differs from the published number by no more. `agree`: within 3 %, or the published number lies in the 95 % interval of the mean
-over users. A wide interval agrees with much: `half-width` is half the interval in percent of the mean, on average, and `by
-chance` is the share of cells that would agree if each had the published number of another row of its table. Costs, the results
-of studies and what one row alone publishes have no such number; the share then says `of` how many cells it is, and how many of
-these agree. `found on test`: cells measured at a setting that was found on the test set, which are counted separately. `not
-trained to its end`: measured cells of fits whose curve still rises, or that are shorter than the paper's without a curve that
-shows that they suffice. Cells beside stand-ins belong to other data and are not counted."""
+`measured`: cells of which the paper prints the searched values, or a search on validation chose them. `within 1 %`, `within
+3 %`: the measured mean differs from the published number by no more. `agree`: within 3 %, or the published number lies in the
+95 % interval of the mean over users. A wide interval agrees with much: `half-width` is half the interval in percent of the
+mean, on average, and `by chance` is the share of cells that would agree if each had the published number of another row of its
+table. Costs, the results of studies and what one row alone publishes have no such number; the share then says `of` how many
+cells it is, and how many of these agree. `found on test`: cells measured at a setting that was found on the test set, which are
+counted separately. `not trained to its end`: measured cells of fits whose curve still rises, or that are shorter than the
+paper's without a curve that shows that they suffice. Cells beside stand-ins belong to other data and are not counted."""
 
 SPREAD = """\
 Settings with at least three seeds, in the first metric that their rows publish. `between seeds`: standard deviation, in % of

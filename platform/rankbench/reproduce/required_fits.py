@@ -23,8 +23,8 @@ from rankbench.sweeps.units import can_score, part_of_final
 Origin = Literal["printed", "chosen", "as published"]
 ORIGINS: tuple[Origin, ...] = ("printed", "chosen", "as published")
 MEANING = {
-    "printed": "the paper prints this setting, or the log of the published run does",
-    "printed in part": "the paper prints this setting without some of its values; those here are the experiment file's",
+    "printed": "the paper, or the log of the published run, prints the values that it searched; other differences stand below",
+    "printed in part": "the paper prints some of the values that it searched; the others are the experiment file's",
     "chosen": "a search chose this setting on the validation set, or the row says how it was found",
     "as published": "this setting was found on test, as the paper's may have been",
 }

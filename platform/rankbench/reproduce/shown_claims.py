@@ -27,8 +27,9 @@ the highest published number of the others is not compared, or for a reason belo
 but the values of their users, which tests need, were not kept."""
 
 NEXT = """\
-Rows with their values per user on one machine, in the order of the means of the tested runs, each against the next one. The
-table above may have further seeds, and so another order, and a claim about two of the rows may be tested on other seeds. The
+Rows with their values per user on one machine, in the order of the means of the tested runs, each against the next one of
+these: rows that other machines tested can lie between two of them. The table above may have further seeds, and so another
+order, and a claim about two of the rows may be tested on other seeds. The
 tests are those of the claims. `corrected for`: the number of pairs that Holm's correction covers, all those of the rows that
 were tested in one call. A pair from another call keeps the correction of that call; `not kept` means that an older line does
 not say which it was. `seeds`: those that both rows of a pair have, and in how many the upper row has the higher mean."""
@@ -158,7 +159,7 @@ def neighbour_blocks(table: PaperTable, dataset: str, evidence: Evidence) -> Ite
         pairs, replaced = standing_pairs(each, table, evidence)
         missing = (*each.missing, *replaced)
         if pairs:
-            header = [f"row, by {each.metric}", "the next row", "upper row", *TESTED, "corrected for"]
+            header = [f"row, by {each.metric}", "the next one there", "upper row", *TESTED, "corrected for"]
             sizes = [each.corrected_for(pair) for pair in pairs]
             body = [
                 [pair.better, pair.than, pair.verdict, *_tested(pair), "not kept" if size is None else f"{size:,}"]
