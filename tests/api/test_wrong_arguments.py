@@ -12,6 +12,7 @@ import pytest
 import rankbench.api as rb
 from rankbench.core.environment import Environment
 from rankbench.core.errors import ConfigError, DataError
+from rankbench.data.own import arrow_table
 from rankbench.evaluation.metrics import METRICS, registered
 
 PAIRS = pd.DataFrame({"user": np.repeat(np.arange(30), 8), "item": [(7 * u + 3 * i) % 25 for u in range(30) for i in range(8)]})
@@ -44,6 +45,14 @@ def test_metrics_of_whole_lists_are_measured_alone(models):
     assert 0 < found.mean <= 1 and found.low is None
     with pytest.raises(ConfigError, match="has no per-user values of 'coverage@10'"):
         rb.compare([ease, popularity], metric="coverage@10", environment=environment)
+
+
+def test_categories_of_polars_are_taken():
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", "b"], pa.string_view()))
+    table = arrow_table(pa.table({"user": column, "n": [1, 2, 3]}), "dataset", "a table")
+    assert table.schema.field("user").type == pa.dictionary(pa.int64(), pa.string()) and table.take([2, 1]).to_pydict() == {
+        "user": ["a", "b"], "n": [3, 2]
+    }  # fmt: skip
 
 
 def test_a_generator_of_models_and_an_arrow_table_of_interactions_are_taken(models):

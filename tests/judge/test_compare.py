@@ -219,6 +219,7 @@ def test_a_metric_that_is_a_ratio_is_one_in_every_resample():
     (pair,) = found.pairs
     assert (pair.difference, pair.low, pair.high) == pytest.approx((-0.5, -0.5, -0.5))
     assert (pair.better, pair.equal, pair.worse) == (0, 0, 1)
+    assert pair.users == np.count_nonzero(of_a_group()["all"].weights) < 300
 
 
 def test_ratios_of_other_users_are_of_one_unit_and_those_of_other_groups_are_refused():

@@ -213,9 +213,17 @@ def table_of(data: Any, columns: Mapping[str, str | None], source: str, more: tu
 def arrow_table(data: Any, source: str, expected: str) -> pa.Table:
     """A table of any library as Arrow has it. Raises ConfigError, with what is `expected`, for what is none."""
     try:
-        return pa.table(data)
+        table = pa.table(data)
     except (pa.ArrowException, TypeError, ValueError):
         raise ConfigError(f"{source}: expected {expected}, got {type(data).__name__}") from None
+    for place, column in enumerate(table.columns):
+        kind = column.type
+        if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+            # Categories of Polars, which Arrow cannot take rows of.
+            chunks = [pa.DictionaryArray.from_arrays(each.indices, each.dictionary.cast(pa.string())) for each in column.chunks]
+            column = pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.string()))
+            table = table.set_column(place, table.column_names[place], column)
+    return table
 
 
 def _dense(column: pd.Series) -> pd.Series:

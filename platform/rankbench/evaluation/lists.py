@@ -13,7 +13,8 @@ from rankbench.evaluation.ranking import Ranking
 @dataclass(frozen=True)
 class ListCounts:
     """Numbers of users without a list, with fewer items than the longest cutoff, and with equal scores in their list; of users
-    with a list who are not measured; and of items that are left out because the user's history has them.
+    with a list who are not measured; of items that are left out because the user's history has them; and of measured users
+    without a history who are ranked by popularity instead.
     """
 
     without_list: int
@@ -21,6 +22,7 @@ class ListCounts:
     tied: int
     not_measured: int
     seen_items: int
+    by_popularity: int = 0
 
 
 def rank_lists(

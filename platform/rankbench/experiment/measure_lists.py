@@ -127,6 +127,10 @@ def _ranked(lists: Lists, dataset: Dataset, holdout: Holdout, k: int, allow_miss
     else:
         (ranking,), n_users = rank_rows(holdout, None), len(holdout.rows)
     ((counts, met),) = told
+    if len(holdout.rows) > n_users:
+        cold = np.isin(holdout.users[holdout.cold], code[users.indices.to_numpy()])
+        unlike = counts.not_measured - int(np.count_nonzero(cold))
+        counts = replace(counts, not_measured=unlike, by_popularity=len(cold))
     found = n_users - counts.without_list
     require(found > 0, f"{lists.name}: none of the {n_users:,} measured users has a list; are these the raw ids?")
     few = f"{lists.name}: only {found:,} of the {n_users:,} measured users have a list"

@@ -52,7 +52,7 @@ DIGITS = 6  # digits of a difference, so that the rounding of float32 in records
 
 @dataclass(frozen=True)
 class Comparison:
-    """`model` minus `against` in one metric, over the common `users`. All values are JSON values, None if they are undefined.
+    """`model` minus `against` in one metric, over the common `users` with a part in it. All are JSON values, None if undefined.
 
     `relative_percent`: relative to the mean of `against`. `p_*_holm`: corrected for all `tests` pairs of models. `better`,
     `equal`, `worse`: shares of users. `identical`: no user differs, so nothing was tested and p is 1. `left_out`: users that
@@ -196,7 +196,7 @@ def compare(
             metric=metric,
             model=model,
             against=reference,
-            users=len(users),
+            users=len(concerned),
             left_out=left_out,
             mean=float(means[i]),
             mean_against=float(means[j]),

@@ -172,10 +172,9 @@ def _differences(table: Table) -> list[Section]:
     """Return the section on which models differ, with one table per dataset and metric."""
     if not table.differences:
         return []
-    counts = {pair.dataset: f"{pair.users:,}" for pair in table.differences}
     left_out = max(pair.left_out for pair in table.differences)
     rule = DIFFERENCES.format(
-        users=" and ".join(dict.fromkeys(counts.values())),
+        users=" and ".join(dict.fromkeys(f"{pair.users:,}" for pair in table.differences)),
         left_out=f"; {left_out:,} users that only some models have are left out" if left_out else "",
         resamples=" and ".join(dict.fromkeys(f"{pair.resamples:,}" for pair in table.differences)),
     )

@@ -27,6 +27,7 @@ class ForeignLists:
     tied: int = 0
     seen_items: int = 0
     not_measured: int = 0
+    by_popularity: int = 0
 
     @property
     def sentences(self) -> list[str]:
@@ -38,6 +39,7 @@ class ForeignLists:
             f"left out before lists are cut, because the user's history has them: {seen}": self.seen_items,
             f"{_have(self.tied)} equal scores, where the lower item id goes first": self.tied,
             f"{_have(self.not_measured)} a list without being measured": self.not_measured,
+            f"{_have(self.by_popularity)} no history, where popularity ranks and no list does": self.by_popularity,
         }
         return [sentence for sentence, number in said.items() if number]
 
