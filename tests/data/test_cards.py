@@ -138,6 +138,12 @@ def test_changes_reach_into_the_card_and_are_checked_like_it(write, environment)
         load_card(path, environment, {"split.sede": 7})
 
 
+def test_a_part_of_a_split_keeps_the_rest_and_another_protocol_has_its_defaults(write, environment):
+    path = write({"source": SOURCE, "split": {"protocol": "random-per-user", "test": 0.3, "valid": 0.2}})
+    part, other = (load_card(path, environment, {"split": each}).split for each in ({"seed": 3}, {"protocol": "temporal"}))
+    assert (part.test, part.valid, part.seed) == (0.3, 0.2, 3) and (other.test, other.valid) == (0.2, 0.1)
+
+
 def test_keys_stay_those_of_stored_results_when_protocols_get_further_fields(environment):
     keys = {name: load_card(name, environment).content_key()[:12] for name in ("movielens-1m-temporal", "movielens-1m")}
     assert keys == {"movielens-1m-temporal": "182fb31c2c60", "movielens-1m": "cad80038498f"}

@@ -233,6 +233,15 @@ def test_ratings_that_all_count_are_named_once_per_call(environment, caplog):
         assert (said in caplog.text) == expected
 
 
+def test_ratings_of_a_format_and_columns_without_names_are_said(environment, tmp_path, caplog):
+    rows = [(user, item, user % 5 + 1, 10**9 + item) for user in range(30) for item in range(9)]
+    for name, end, said in (("ratings.dat", "::", "All rows count"), ("log.csv", ",", "no header: column 0 is the user")):
+        (tmp_path / name).write_text("".join(end.join(map(str, row)) + "\n" for row in rows))
+        caplog.clear()
+        rb.dataset(tmp_path / name, environment=environment)
+        assert said in caplog.text
+
+
 def test_an_export_may_lie_in_a_folder_whose_name_is_not_utf8(environment, tmp_path):
     dataset = rb.dataset(FRAME, **NAMED, environment=environment)
     about = export(dataset, tmp_path / "\udcff", "parquet", True, ["shop"])

@@ -230,6 +230,7 @@ def test_the_line_is_right_beyond_the_first_block_of_the_parser(rows_of):
         (HEADER + ROWS + ROWS + '1,9,5,"0\n', {}, ":66: a quote is open at the end of the line"),
         (HEADER + '5" disk,9,5,0\n' + ROWS + '1,9,5,"0', {}, ":35: a quote is open at the end of the line"),
         (HEADER + 300_000 * "1,2,3,4\n" + "1,2\n" + 300_000 * "1,2,3,4\n", {}, ":300002: Expected 4 columns, got 2: 1,2"),
+        (HEADER + ROWS + HEADER + ROWS, {}, ":34: the header comes again; remove this line"),
         (b"\x00" * (9 << 20), {}, ":1: the line is longer than 8 MB"),
         (HEADER + ROWS + 9_000_000 * "1", {}, ":34: the line is longer than 8 MB"),
         (HEADER.replace("item", "itm") + ROWS, {}, "no column 'item'; did you mean itm?"),

@@ -302,7 +302,8 @@ AT = {"header": False, "user": 0, "item": 1}
             *(SHOPS, [*BUYER, "--member", "x/shop.csv", "--encoding", "latin-1"]),
             *({"user": "buyer", "item": "sku", "encoding": "latin-1"}, 9),
         ),
-        # A blank after each separator belongs to it.
+        # A blank before and after each separator belongs to it.
+        ({"x": text(" | ", PLAIN)}, [], {"separator": " | ", "user": "user", "item": "item"}, 9),
         ({"x": text(", ", PLAIN)}, [], {"separator": ", ", "user": "user", "item": "item"}, 9),
     ],
 )  # fmt: skip
@@ -326,6 +327,8 @@ def test_the_columns_are_found_or_given(files, words, read, n_users, environment
         ({"x/a": b"1", "x/b": b"2"}, ["x"], "x: not recognised; it has a, b; name one of them instead"),
         ({"x/.hidden": b"1"}, ["x"], "x: not recognised; it has no files"),
         ({"x.txt": b"once upon a time\n"}, ["x.txt"], "which columns are user and item?"),
+        ({"x.dat": b"3 5 8\n3 9\n4 1\n"}, ["x.dat"], "are they baskets? Write a user, such as the number of the line,"),
+        ({"x.tsv": 9 * b"2014-03-05\t7\t9\n"}, ["x.tsv"], "which columns are user and item?"),
         ({"x.txt": b"word\n"}, ["x.txt"], "x.txt: not recognised; its first line is 'word'"),
         ({"x.zip": b"PK"}, ["x.zip"], "x.zip: damaged, or not the archive that its name says"),
         ({"x.parquet": b"PK"}, ["x.parquet"], "x.parquet: not a Parquet file"),

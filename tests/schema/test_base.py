@@ -45,6 +45,8 @@ def test_of_a_search_and_the_final_runs_only_what_the_file_says_is_its_own(tmp_p
     spec = load(tmp_path, "search: {trials: 8}\nfinal: {seeds: [1, 2]}")
     assert (spec.search.trials, spec.search.choose.metric) == (8, "recall@5")
     assert (spec.final.fit_on, spec.final.seeds) == ("train", (1, 2))
+    short = load(tmp_path, "search: registry").search, load_experiment(tmp_path / "first.yaml", {"search": "registry"}).search
+    assert {(each.ranges, each.trials, each.choose.metric) for each in short} == {("registry", 24, "recall@5")}
 
 
 def test_an_arm_may_continue_another_and_change_parameters_one_by_one(tmp_path):

@@ -72,15 +72,17 @@ def dataset(
         about: dict[str, Any] = {"split": split, "prepare": prepare, "name": name}
         if is_data(data):
             card = card_of_data(data, environment, columns=columns, **about)
-            _warn_of_values(card)
+            _warn_of_values(card, card.read.value is not None)
             try:
                 return prepare_card(card, environment)
             except (ConfigError, DataError) as error:
                 raise refused(error, card, columns) from None
         # Files have many usual names of columns, which are looked for unless they are given.
         given = {name: None if column == USUAL.get(name) else column for name, column in columns.items()}
-        card = card_of_path(Path(data), environment, columns=given, **about)
-        _warn_of_values(card)
+        card, read = card_of_path(Path(data), environment, columns=given, **about)
+        _warn_of_values(card, "value" in read)
+        if not card.read.header and not any(given.values()):
+            log.warning("%s: no header: column 0 is the user, column 1 the item; user= and item= say otherwise", card.name)
         return prepare_card(card, environment)
     for argument, stated in (columns | {"split": split, "prepare": prepare}).items():
         require(
@@ -104,10 +106,10 @@ def card_of(data: Any, environment: Environment, changes: dict[str, Any] | None 
     return load_card(str(data), environment, changes)
 
 
-def _warn_of_values(card: Card) -> None:
+def _warn_of_values(card: Card, read: bool) -> None:
     """Say that a rating of one star counts as a rating of five, unless a step of the card looks at the values."""
     looks = any(step.min_value is not None or step.duplicates == "max" for step in card.prepare)
-    if card.read.value is not None and not looks:
+    if read and not looks:
         log.warning("%s: %s", card.name, ALL_VALUES)
 
 

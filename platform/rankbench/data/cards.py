@@ -395,8 +395,9 @@ def _import_hint(dataset: str) -> str:
 def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:
     """Read the card file at `path`, with dotted `changes` applied. Raises ConfigError for what the schema rejects."""
     content, changes = read_yaml(path), changes or {}
-    if isinstance(keys := changes.get("split"), dict) and isinstance(own := content.get("split"), dict) and "protocol" in own:
-        changes = changes | {"split": {"protocol": own["protocol"]} | keys}  # a part of the keys is no other protocol
+    if isinstance(keys := changes.get("split"), dict) and isinstance(own := content.get("split"), dict):
+        usual = own.get("protocol")
+        changes = changes | {"split": own | keys if keys.get("protocol", usual) == usual else keys}
     content = override(content, changes)
     origin = {"path": path.resolve(), "reference": str(path.resolve()), "changes": changes}
     for key in origin:

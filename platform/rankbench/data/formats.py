@@ -7,6 +7,7 @@ import re
 from itertools import islice
 from pathlib import PurePosixPath
 
+from rankbench.core.errors import DataError
 from rankbench.data.raw import RawFile, blocks_of_lines
 from rankbench.data.readers import movielens
 
@@ -40,8 +41,11 @@ def format_of_file(raw: RawFile, columns: bool) -> str | None:
     if not columns and all(re.fullmatch(r"\d+( \d+)*", line.strip()) for line in lines):
         lengths = {len(line.split()) for line in lines}
         # Interactions with a value have lines of one length, too, but their users come again.
-        if len(lengths) > 1 or (len(lines) > 1 and max(lengths) > 2 and not _a_user_comes_again(raw)):
+        if (len(lengths) > 1 or (len(lines) > 1 and max(lengths) > 2)) and not _a_user_comes_again(raw):
             return "user-lines"
+        if len(lengths) > 1:
+            what = "lines of several lengths, of which some begin with the same number"
+            raise DataError(f"{raw.path}: {what}: are they baskets? Write a user, such as the number of the line, before each")
     return None
 
 

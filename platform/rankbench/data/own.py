@@ -97,19 +97,21 @@ def card_of_path(
     split: str | Mapping[str, Any] | None = None,
     prepare: Iterable[Any] | None = None,
     name: str | None = None,
-) -> Card:
-    """Return a card for a file, archive or folder of any form that `recognise` knows; the data stay where they are.
+) -> tuple[Card, tuple[str, ...]]:
+    """Return a card for a file, archive or folder of any form that `recognise` knows, and which of user, item, value and time
+    it reads; the data stay where they are.
 
     `columns`: as in `card_of_data`, with None where the usual names are looked for. Raises DataError if nothing is recognised,
     and ConfigError as `card_of_data` does.
     """
     _require_names(split, name)
     named = {key: None if column is None else str(column) for key, column in columns.items()}
-    content = recognise(path, name, environment.data / FOLDER, named, environment).card
+    recognised = recognise(path, name, environment.data / FOLDER, named, environment)
+    content = recognised.card
     steps = {} if prepare is None else {"prepare": [*prepare]}
     called = content.pop("name")
     own_split = _split(split, content["split"]["protocol"]) if split else {}
-    return _stored({}, [], content | steps | own_split, called, environment)
+    return _stored({}, [], content | steps | own_split, called, environment), recognised.columns
 
 
 def _split(given: str | Mapping[str, Any] | None, usual: str | None) -> dict[str, Any]:

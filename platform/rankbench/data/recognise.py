@@ -234,7 +234,8 @@ def separator_of(raw: RawFile, lines: list[str]) -> str:
     if separator is None:
         raise DataError(f"{raw.path}: not recognised; its first line is {printable(shown(lines[0]))}")
     require_few_columns(max(line.count(separator) for line in lines), str(raw.path))
-    return f"{separator} " if all(line.count(separator) == line.count(f"{separator} ") for line in lines) else separator
+    wide = (f" {separator} ", f"{separator} ")
+    return next((each for each in wide if all(line.count(separator) == line.count(each) for line in lines)), separator)
 
 
 def cells_of(line: str, separator: str) -> list[str]:
@@ -268,6 +269,8 @@ def _of_text(raw: RawFile, lines: list[str], columns: dict[str, str]) -> dict[st
         raise _no_columns(raw, first)
     if _looks_like_names(first[:2], [line[:2] for line in rest]):
         raise _no_columns(raw, first)
+    if any(re.match(r"\d{4}-\d{2}-\d{2}", cell) for cell in first[:2]):
+        raise _no_columns(raw, first)  # a date is no id
     if separator == "\t" and not any(map(_is_time, first[2:3])) and all(map(_is_time, first[3:4])):
         return {"format": "cornac"}
     at: dict[str, Any] = {"user": 0, "item": 1}

@@ -27,7 +27,7 @@ def load_experiment(path: Path, changes: dict[str, Any], load_plugin: LoadPlugin
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such experiment file")
-    spec = validate(ExperimentSpec, override(in_full(_with_base(read_yaml(path), path)), changes), str(path))
+    spec = validate(ExperimentSpec, override(_with_base(in_full(read_yaml(path)), path), _whole_search(changes)), str(path))
     if load_plugin:
         for position, word in enumerate(spec.plugins):
             load_plugin(word, Path.cwd() if "plugins" in changes else path.parent, f"{path}: plugins[{position}]")
@@ -50,9 +50,9 @@ def _with_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
     require(isinstance(name, str) and Path(name).name == name, f"{path}: base: expected the name of a file in {path.parent}")
     base_path = path.parent / name
     require(base_path.is_file(), f"{path}: base: {base_path}: no such experiment file")
-    base = read_yaml(base_path)
+    base = in_full(read_yaml(base_path))
     require("base" not in base, f"{path}: base: {name} has a base itself; name that file")
-    validate(ExperimentSpec, in_full(base), str(base_path))
+    validate(ExperimentSpec, base, str(base_path))
     known = {arm.get("name") or arm["method"]: arm for arm in base.get("arms", [])}
     own_arms = content.get("arms", base.get("arms", []))
     require(isinstance(own_arms, list), f"{path}: arms: expected a list, got {shown(own_arms)}")
@@ -99,10 +99,15 @@ def experiment_of_words(
     return _with_cards(validate(ExperimentSpec, override(content, values), source), [Path.cwd()], source)
 
 
+def _whole_search(changes: dict[str, Any]) -> dict[str, Any]:
+    """Return changes in which `search: registry` says the ranges alone, as in a file."""
+    return {"search.ranges" if key == "search" and isinstance(value, str) else key: value for key, value in changes.items()}
+
+
 def key_by_key(changes: dict[str, Any]) -> dict[str, Any]:
     """Return changes in which a whole `search` or `final` is given key by key, so that the defaults of its other keys stay."""
     found: dict[str, Any] = {}
-    for key, value in changes.items():
+    for key, value in _whole_search(changes).items():
         found |= flatten(value, f"{key}.") if key in ("search", "final") and isinstance(value, dict) else {key: value}
     return found
 

@@ -115,6 +115,7 @@ class _Layout:
     wide: str
     columns: list[str]
     names: dict[str, str]
+    header: bool
 
 
 def _narrow(block: bytes, separator: str, source: str) -> bytes:
@@ -147,7 +148,7 @@ def _layout(head: Lines, spec: Read) -> _Layout:
             raise DataError(f"{head.source}: no column {str(wanted)!r}{printable(hint)}")
         if columns.count(column) > 1:
             raise DataError(f"{head.source}: {columns.count(column)} columns are called {column!r}")
-    return _Layout(separator, wide, columns, names)
+    return _Layout(separator, wide, columns, names, spec.header)
 
 
 def _other_separator(head: Lines, columns: list[str]) -> str:
@@ -174,6 +175,10 @@ def _table(lines: Lines, layout: _Layout, keep_missing: bool) -> pa.Table:
         table = _parsed(lines, layout)
     except ValueError:  # which pa.ArrowInvalid is
         raise _malformed(lines, layout) from None
+    user, item = layout.names["user"], layout.names["item"]
+    again = pc.and_(pc.equal(table[user], user), pc.equal(table[item], item)) if layout.header else None
+    if again is not None and (row := pc.index(again, True).as_py()) >= 0:
+        raise DataError(f"{lines.locate(row)}: the header comes again; remove this line")
     return interactions({name: table[column] for name, column in layout.names.items()}, lines.locate, keep_missing)
 
 
