@@ -43,6 +43,9 @@ def test_the_upper_end_of_randint_is_not_drawn_so_that_the_value_below_it_is_the
     drawn = [{"iterations": value} for value in range(4, 9)]
     assert [edges(one, {"iterations": best}, drawn) for best in (4, 6, 8)] == [{"iterations": 3}, {}, {"iterations": 9}]
     assert one_step_beyond(one, {"iterations": 8}, drawn) == [{"iterations": 9}]
+    wide = ArmSpec(method="ials", params={"embedding_dim": {"randint": [16, 513]}})
+    drawn = [{"embedding_dim": value} for value in (30, 200, 509)]
+    assert [edges(wide, each, drawn) for each in drawn] == [{"embedding_dim": 2}, {}, {"embedding_dim": 636}]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,9 @@ def test_progress_counts_trials_by_state_and_keeps_the_best():
     progress.add([replace(RECORD, status="stopped", metrics={})], 1.0, "ndcg@20", cached=False)
     assert (progress.finished, progress.failed, progress.stopped, progress.done) == (1, 1, 1, 3)
     progress.add([], 0.0, "ndcg@20", cached=True)  # a draw that needed no fit
+    final = Progress("final", 1, 1.0)
+    final.add([replace(RECORD, measured_on="test")], 1.0, "ndcg@20", cached=False)
+    assert final.best == {} and final.finished == 1
     assert (progress.finished, progress.done, progress.reused) == (2, 4, 1)
     assert progress.best == {"data/ease": 0.3}
     # 4 of cost took 8 s, so the 6 that are left take 12.

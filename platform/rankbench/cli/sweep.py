@@ -166,12 +166,25 @@ def stop(name: SweepName = None, json: Json = False) -> None:
     from rankbench.sweeps.store import SweepStore
 
     environment = Environment.from_env()
-    folder = find_sweep(name, environment)
+    folder = find_sweep(name, environment) if name else _newest_running(environment)
     request_stop(folder, SweepStore.of(folder, environment).shared)
     if json:
         print_json({"id": folder.name, "asked": True})
     else:
         out.print(f"{folder.name}: asked to stop; the same command with --resume continues it")
+
+
+def _newest_running(environment: Environment) -> Path:
+    """The folder of the newest sweep that runs, or of the newest one if none does."""
+    from rankbench.schema.stored_sweep import find_sweep, ids_here
+    from rankbench.sweeps.heartbeat import last_heartbeat
+    from rankbench.sweeps.store import SweepStore
+
+    for each in reversed(ids_here(environment)):
+        folder = environment.results / "sweeps" / each
+        if last_heartbeat(folder, SweepStore.of(folder, environment).shared):
+            return folder
+    return find_sweep(None, environment)
 
 
 def _by_arm(records: Iterable[RunRecord], metric: str) -> list[dict[str, Any]]:

@@ -32,9 +32,9 @@ EVERY, EVERY_STORED = 2.0, 10.0  # seconds between two heartbeats, in a folder a
 
 @dataclass
 class Progress:
-    """Progress of one stage: the number of trials by state, of `of` in total, their cost, the best value of each arm, and the
-    fits that run now. `counted`: what is counted, "comparisons" in the stage of the statistics. `reused` of them did not run,
-    because a record existed before.
+    """Progress of one stage: the number of trials by state, of `of` in total, their cost, the best value of each arm on valid,
+    and the fits that run now. `counted`: what is counted, "comparisons" in the stage of the statistics. `reused` of them did
+    not run, because a record existed before.
     """
 
     stage: str
@@ -67,7 +67,7 @@ class Progress:
         self.cost += cost
         self.cached += cost * cached
         for record in records:
-            if record.finished and metric in record.metrics:
+            if record.finished and record.measured_on == "valid" and metric in record.metrics:
                 label = f"{record.dataset.name}/{record.label}"
                 self.best[label] = max(record.metrics[metric].mean, self.best.get(label, float("-inf")))
 

@@ -77,7 +77,7 @@ def _last_two(arm: ArmSpec, best: dict[str, Any], name: str, tried: Settings) ->
     """The end of a range at which the best value is, and the value before it; None if it is inside."""
     values = _values(name, arm, tried)
     ((kind, stated),) = arm.params[name].items()
-    if kind in ("uniform", "loguniform"):
+    if kind in ("uniform", "loguniform", "randint"):
         if log := kind == "loguniform":  # a default, such as no decay, need not be on the scale
             values = [value for value in values if value > 0]
         if best[name] not in values:

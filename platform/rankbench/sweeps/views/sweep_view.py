@@ -87,7 +87,7 @@ class SweepView(LiveView):
         return summary(self.progress)
 
     def best(self) -> list[tuple[str, str]]:
-        return [(f"  {label}", f"best {self.metric} {value:.4f}") for label, value in self.progress.best.items()]
+        return [(f"  {label}", f"best {self.metric} on valid {value:.4f}") for label, value in self.progress.best.items()]
 
 
 def final_warnings(records: Iterable[RunRecord]) -> Iterator[str]:
