@@ -344,7 +344,7 @@ def test_a_dataset_whose_split_was_replaced_as_a_whole_is_no_other_data_in_a_swe
     card = tmp_path / "tiny.yaml"
     generator = "{users: 60, items: 40, interactions_per_user: 10}"
     card.write_text(f"{{name: tiny, source: {{generator: {generator}}}, split: {{protocol: random-per-user, test: 0.4}}}}")
-    data = rb.dataset(str(card), changes={"split": {"protocol": "random-per-user", "seed": 3}}, environment=environment)
+    data = rb.dataset(str(card), changes={"split": {"protocol": "held-out-users"}}, environment=environment)
     with pytest.raises(ConfigError, match=r"^tiny: a sweep changes its card key by key; change it by dotted keys"):
         rb.sweep(datasets=data, methods="ease", progress=False, environment=environment)
 
