@@ -83,7 +83,7 @@ def test_vectors_ranked_elsewhere_have_the_values_of_our_own_evaluation(
         pd.testing.assert_frame_equal(theirs.per_user, own.per_user, check_exact=True)
         assert theirs.metrics == own.metrics and theirs.left_out == own.left_out
         said = " ".join(theirs.notes)
-        assert ("where popularity ranks and no list does" in said) == ("cold_users" in split)
+        assert ("ranked by popularity instead of the list" in said) == ("cold_users" in split)
         assert "cold_users" not in split or "without being measured" not in said
     assert rb.compare({"ours": own, "theirs": theirs}, "ndcg@20")["verdict"].tolist() == ["identical for every user"]
 

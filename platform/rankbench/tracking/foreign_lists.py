@@ -39,7 +39,7 @@ class ForeignLists:
             f"left out before lists are cut, because the user's history has them: {seen}": self.seen_items,
             f"{_have(self.tied)} equal scores, where the lower item id goes first": self.tied,
             f"{_have(self.not_measured)} a list without being measured": self.not_measured,
-            f"{_have(self.by_popularity)} no history, where popularity ranks and no list does": self.by_popularity,
+            f"{_have(self.by_popularity)} no history: ranked by popularity instead of the list": self.by_popularity,
         }
         return [sentence for sentence, number in said.items() if number]
 
