@@ -199,16 +199,20 @@ class UserCatalogue:
         return (sums / self._counts())[self.of]
 
     def _of_users(self, shift: Tensor | float) -> Tensor:
-        """The shift per user (m,) from one per row (B,), or for all. Raises ConfigError if it differs among rows of a user."""
+        """The shift per user (m,) from one per row (B,), or for all.
+
+        Raises ConfigError if it differs among the rows of a user. On a GPU, where a step that reads a value waits, all are NaN
+        instead, with which the fit ends.
+        """
         if not isinstance(shift, Tensor) or shift.ndim == 0:
             return torch.as_tensor(shift, dtype=self.users.dtype, device=self.users.device).expand(len(self.users))
         per_user = shift[self._first_rows()]
-        differ = (per_user[self.of] != shift) & shift.isfinite()  # of a fit that diverged, nothing is said here
+        differ = ((per_user[self.of] != shift) & shift.isfinite()).any()  # of a fit that diverged, nothing is said here
         require(
-            not differ.any(),
+            not differ.is_cpu or not differ.item(),
             "objective=catalogue has one sum per user, and this loss shifts the scores of each row: use sampled",
         )
-        return per_user
+        return per_user.masked_fill(differ, torch.nan)
 
     def _first_rows(self) -> Tensor:
         """The first row of each user, (m,)."""
