@@ -107,7 +107,10 @@ def mirror_environment(environment: Environment) -> Environment:
 @pytest.fixture
 def at_once(monkeypatch):
     """The units of a sweep are fitted in this process, one after another, without Ray; nothing is sent to MLflow."""
+    from rankbench.cluster.machine import Machine
     from rankbench.experiment.run import run
+
+    machines = (Machine(2, 2 << 30),)
 
     def run_units(units, environment, store, session, resources, on_done, *rest):
         records = []
@@ -122,4 +125,4 @@ def at_once(monkeypatch):
 
     monkeypatch.setattr("rankbench.tracking.mlflow_sink.MlflowSink.open", lambda sink: True)
     monkeypatch.setattr("rankbench.sweeps.run_units.run_units", run_units)
-    monkeypatch.setattr("rankbench.cluster.session.session", lambda *_, **__: nullcontext(SimpleNamespace(cpus=2)))
+    monkeypatch.setattr("rankbench.cluster.session.session", lambda *_, **__: nullcontext(SimpleNamespace(cpus=2, machines=machines)))

@@ -1,5 +1,6 @@
 """A search goes on beyond a range where its best value is the last one."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,8 @@ from rankbench.sweeps.options import SweepOptions
 from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.search.extend_range import edges, ends_of, one_step_beyond, settings_beyond
 from rankbench.sweeps.sweep import Listener, run_sweep
+
+DATA = {"name": "synthetic", "source": {"generator": {"users": 200, "items": 80, "interactions_per_user": 12}}}
 
 
 def arm(**space):
@@ -93,12 +96,11 @@ def test_a_sweep_takes_a_draw_near_the_end_for_the_end(space, best, bounds, foll
 
 
 def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, at_once):
-    data = {"name": "synthetic", "source": {"generator": {"users": 200, "items": 80, "interactions_per_user": 12}}}
     arms = [arm(grid=[0.01, 0.1]), ArmSpec(method="popularity")]
     search = {"extend": True, "choose": {"metric": "ndcg@10"}}
-    spec = ExperimentSpec(name="q", datasets=[data], arms=arms, search=search)
-    stages = []
-    listener = Listener(stage=lambda progress: stages.append((progress.stage, progress.of)))
+    spec = ExperimentSpec(name="q", datasets=[DATA], arms=arms, search=search)
+    stages, warned = [], []
+    listener = Listener(stage=lambda progress: stages.append((progress.stage, progress.of)), warn=warned.append)
     request = SweepRequest(spec, "here", environment, SweepOptions(fresh=True))
     folder, failed = run_sweep(request, listener)
     stored = read_sweep(folder)
@@ -109,5 +111,19 @@ def test_a_sweep_goes_beyond_its_range_and_says_where_it_ended(environment, at_o
     assert not failed and stages[0] == ("search", 3) and stages[-2] == ("final", 2)
     assert stages[1:-2] == [("extend", 1)] * 3 and tried == [0.01, 0.1, 1, 10, 100]
     assert row.seeded is False and row.ends == {"lam": (0.01, 100)} and stored.records[row.final[0]].params["lam"] == 100
+    assert not warned
     # Nothing is left, the final run of what was found beyond the range included.
     assert dry_run(request.plan(), environment, [Machine(1, 4 << 30)], folder, fresh=True).stages == ()
+
+
+def test_a_step_that_no_machine_can_run_is_left_out_and_named(environment, at_once, monkeypatch):
+    small = SimpleNamespace(cpus=1, machines=(Machine(1, 10**8),))
+    monkeypatch.setattr("rankbench.cluster.session.session", lambda *_, **__: nullcontext(small))
+    search = {"extend": True, "choose": {"metric": "ndcg@10"}}
+    spec = ExperimentSpec(name="q", datasets=[DATA], arms=[arm(grid=[0.01, 0.1])], search=search)
+    warned = []
+    folder, failed = run_sweep(SweepRequest(spec, "here", environment, SweepOptions(fresh=True)), Listener(warn=warned.append))
+    needs = "which needs 1 CPU and 1.0 GB"
+    assert warned == [f"search.extend: synthetic: ease: no machine can run the step beyond the range, {needs}"]
+    (row,) = read_sweep(folder).chosen.rows
+    assert not failed and row.ends == {"lam": (0.01, 0.1)}

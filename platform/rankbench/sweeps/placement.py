@@ -55,6 +55,11 @@ def adapted(unit: Unit, machines: Sequence[Machine], resources: Resources) -> Un
     return replace(unit, cpus=min(unit.cpus, largest.cpus), memory_bytes=memory, tiled=True, device="cpu")
 
 
+def can_run(unit: Unit, machines: Sequence[Machine], resources: Resources) -> bool:
+    """Whether one of the machines can run the unit, adapted if it is too large."""
+    return capacity(adapted(unit, machines, resources).needs, machines) > 0
+
+
 def shared_needs(needs: Collection[Needs], machines: Sequence[Machine]) -> dict[Needs, Needs]:
     """Map each of `needs` to needs with as much memory as others have of which the machines can run the same number at once.
 

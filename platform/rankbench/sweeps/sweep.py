@@ -25,11 +25,13 @@ from rankbench.schema.stored_sweep import CardName, ChosenFile, ChosenRow, Sweep
 from rankbench.schema.sweep_id import new_id
 from rankbench.sweeps.comparisons import columns_of, compare_models
 from rankbench.sweeps.heartbeat import Heartbeat, Progress, require_vacant
+from rankbench.sweeps.placement import can_run
 from rankbench.sweeps.plan import Plan
 from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.resume import folder_to_resume, sweep_to_resume
 from rankbench.sweeps.reuse import Earlier, changed_code
 from rankbench.sweeps.search.extend_range import STEPS, ends_of, settings_beyond
+from rankbench.sweeps.search.stage import results_of
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import AdaptiveSearch, Unit, part_of_refit, units
 from rankbench.tracking.record import RunRecord, read_record, read_records
@@ -188,10 +190,7 @@ class _Stages:
         best = choose(search, spec)
         unstopped = spec.model_copy(update={"search": spec.search.model_copy(update={"scheduler": "none", "by": "random"})})
         for _ in range(STEPS if spec.search.extend else 0):
-            beyond: dict[str, list[MethodConfig]] = defaultdict(list)
-            for (dataset, _), record in best.items():
-                beyond[dataset] += settings_beyond(spec, record, search)
-            further = self.units_of(planned.cards, beyond, "search")
+            further = self.beyond(best, search)
             if not further:
                 break
             search += self.run("extend", further, spec=unstopped)
@@ -201,6 +200,21 @@ class _Stages:
                 n = counted(len(tried), "setting")
                 self.listener.warn(f"{arm} on {dataset} is not measured on test: 0 of {n} finished ({tried[0].error})")
         return search, best
+
+    def beyond(self, best: Best, search: Sequence[RunRecord]) -> list[Unit]:
+        """The units one step beyond the ranges at whose ends the best settings lie. Those that no machine can run are left out
+        with a warning, unless they are measured already.
+        """
+        planned, result = self.planned, list[Unit]()
+        settings: dict[str, list[MethodConfig]] = defaultdict(list)
+        for (dataset, _), record in best.items():
+            settings[dataset] += settings_beyond(planned.spec, record, search)
+        for unit in self.units_of(planned.cards, settings, "search"):
+            if results_of(unit, self.store.records) or can_run(unit, self.cluster.machines, planned.spec.resources):
+                result.append(unit)
+            else:
+                self.listener.warn(f"search.extend: {unit.title}: no machine can run the step beyond the range, which needs {unit.needs}")
+        return result
 
     def run(
         self, name: str, fixed: Sequence[Unit], adaptive: Sequence[AdaptiveSearch] = (), spec: ExperimentSpec | None = None
