@@ -113,6 +113,7 @@ def test_options_select_from_a_file(home, capsys):
         (["demo", "--metric", "mrr@5", "search.choose.metric=mrr@9"], "--metric: search.choose.metric is given, too; leave"),
         (["demo", "--all-pairs", "final.pairs=best"], "--all-pairs: final.pairs is given, too; leave one of them out"),
         (["--datasets", "toy-a", "--methods", "ease", "--search", "none", "--extend"], "--extend: no parameter has a range"),
+        (["own.yaml", "--search", "none"], "--search none: ease has `ranges: registry` of its own, which counts; leave one of"),
         (["demo", "--register", "bst"], "--register: expected 'best' or 'all', got 'bst'"),
         (["lam=3", "--datasets", "toy-a"], "give an experiment file, or --datasets and --methods"),
         (["demo", "--datasets", ""], "--datasets: expected names separated by commas, such as a,b, got ''"),
@@ -123,6 +124,7 @@ def test_options_select_from_a_file(home, capsys):
     ],
 )
 def test_a_wrong_selection_is_one_line(words, message, capsys):
+    Path("own.yaml").write_text("{name: q, datasets: toy-a, arms: [{method: ease, ranges: registry}]}", encoding="utf-8")
     assert _main(["sweep", *words, "--dry-run"]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

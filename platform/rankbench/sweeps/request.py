@@ -56,6 +56,9 @@ class SweepRequest:
         )
         searched = any(arm.searched for arm in self.spec.arms)
         require(searched or not self.options.extend, "--extend: no parameter has a range that could be extended; leave it out")
+        own = ", ".join(arm.label for arm in self.spec.arms if arm.ranges)
+        unheard = own and self.options.search == "none" and not self.options.chosen
+        require(not unheard, f"--search none: {own} has `ranges: registry` of its own, which counts; leave one of them out")
         if which:
             require_extra("tracking", "register")
 
