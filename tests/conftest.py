@@ -125,4 +125,6 @@ def at_once(monkeypatch):
 
     monkeypatch.setattr("rankbench.tracking.mlflow_sink.MlflowSink.open", lambda sink: True)
     monkeypatch.setattr("rankbench.sweeps.run_units.run_units", run_units)
-    monkeypatch.setattr("rankbench.cluster.session.session", lambda *_, **__: nullcontext(SimpleNamespace(cpus=2, machines=machines)))
+    monkeypatch.setattr(
+        "rankbench.cluster.session.session", lambda *_, **__: nullcontext(SimpleNamespace(cpus=2, machines=machines))
+    )

@@ -213,7 +213,9 @@ class _Stages:
             if results_of(unit, self.store.records) or can_run(unit, self.cluster.machines, planned.spec.resources):
                 result.append(unit)
             else:
-                self.listener.warn(f"search.extend: {unit.title}: no machine can run the step beyond the range, which needs {unit.needs}")
+                self.listener.warn(
+                    f"search.extend: {unit.title}: no machine can run the step beyond the range, which needs {unit.needs}"
+                )
         return result
 
     def run(
