@@ -140,8 +140,15 @@ def test_changes_reach_into_the_card_and_are_checked_like_it(write, environment)
 
 def test_a_part_of_a_split_keeps_the_rest_and_another_protocol_has_its_defaults(write, environment):
     path = write({"source": SOURCE, "split": {"protocol": "random-per-user", "test": 0.3, "valid": 0.2}})
-    part, other = (load_card(path, environment, {"split": each}).split for each in ({"seed": 3}, {"protocol": "temporal"}))
-    assert (part.test, part.valid, part.seed) == (0.3, 0.2, 3) and (other.test, other.valid) == (0.2, 0.1)
+
+    def shares(**changes):
+        split = load_card(path, environment, changes).split
+        return split.test, split.valid, split.seed
+
+    assert shares(split={"seed": 3}) == shares(**{"split.seed": 3}) == (0.3, 0.2, 3)
+    temporal = {"split.protocol": "temporal"}  # so is a mapping in an experiment's entry
+    assert shares(split={"protocol": "temporal"}) == shares(**temporal) == (0.2, 0.1, 0)
+    assert shares(**temporal | {"split.test": 0.4}) == (0.4, 0.1, 0)
 
 
 def test_keys_stay_those_of_stored_results_when_protocols_get_further_fields(environment):

@@ -395,9 +395,12 @@ def _import_hint(dataset: str) -> str:
 def read_card(path: Path, changes: dict[str, Any] | None = None) -> Card:
     """Read the card file at `path`, with dotted `changes` applied. Raises ConfigError for what the schema rejects."""
     content, changes = read_yaml(path), changes or {}
-    if isinstance(keys := changes.get("split"), dict) and isinstance(own := content.get("split"), dict):
-        usual = own.get("protocol")
-        changes = changes | {"split": own | keys if keys.get("protocol", usual) == usual else keys}
+    if isinstance(own := content.get("split"), dict):
+        usual, given = own.get("protocol"), changes.get("split", {"protocol": changes.get("split.protocol")})
+        if isinstance(given, dict) and (given.get("protocol") or usual) != usual:
+            content["split"] = {}  # shares of one protocol say nothing of another
+        elif isinstance(changes.get("split"), dict):
+            changes = changes | {"split": own | given}
     content = override(content, changes)
     origin = {"path": path.resolve(), "reference": str(path.resolve()), "changes": changes}
     for key in origin:

@@ -73,7 +73,8 @@ class TrainingParams(Stopping):
     schedule: Literal["constant", "plateau", "cosine", "drop"] = param(
         "constant",
         "learning rate over the steps; plateau halves it at the 4th evaluation without improvement on the validation set (with "
-        "patience = 0, of the training loss), and ends the fit at 1e-6; drop takes a tenth of it in the last quarter of the epochs",
+        "patience = 0, of the training loss), and ends the fit at 1e-6; drop takes a tenth of it in the last quarter of the "
+        "epochs",
         Fixed("constant"),
     )
     warmup: float = param(0.0, "epochs in which the learning rate rises in every step up to its value", Range(0, 2), ge=0)
