@@ -106,6 +106,7 @@ def test_the_defaults_are_the_first_setting_in_the_ranges_of_the_registry(tmp_pa
     settings = [config for unit in planned.search for config in unit.job.configs]
     assert settings[0].flat == configure("bce", {"model": "neumf"}).flat and len({str(each.flat) for each in settings}) > 40
     assert all(each.flat["network"] != "he" or each.flat["gmf_dim"] < 64 for each in settings)  # others do not fit together
+    assert any(note.startswith(f"bce: {len(settings)} of 60 settings are planned: other draws") for note in planned.notes)
     adaptive = plan(load(text, tmp_path, environment, **{"search.by": "tpe"}), environment, 2, "some.yaml")
     assert adaptive.search[0].job.configs[0].flat == settings[0].flat and adaptive.n_fits == 10
 

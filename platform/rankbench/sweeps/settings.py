@@ -71,18 +71,22 @@ def settings_of(arm: ArmSpec, spec: ExperimentSpec, source: str) -> tuple[list[M
     """
     expanded = expand(arm.params, spec.search.trials, spec.search.seed, f"{source}.params", distinct=True)
     result: dict[Any, MethodConfig] = {}
+    about = []
     if arm.ranges == "registry":
-        expanded = [values for values in expanded if _fits(arm, values)]
-        expanded = [arm.fixed, *expanded][: spec.search.trials]
+        trials = spec.search.trials
+        expanded = [arm.fixed, *(values for values in expanded if _fits(arm, values))][:trials]
+        if len(expanded) < trials:
+            why = "other draws were equal to them, or have values that do not fit together"
+            about.append(f"{arm.label}: {len(expanded)} of {trials} settings are planned: {why}")
     for values in expanded:
         config = configure(arm.method, values, f"{source}.params", arm.label)
         redundant = config.spec.redundant
         others = tuple((name, value) for name, value in config.flat.items() if name not in redundant)
         result.setdefault((others, config.identity), config)
     if len(result) == len(expanded):
-        return list(result.values()), []
+        return list(result.values()), about
     why = next(iter(result.values())).spec.reason or "equal settings"
-    return list(result.values()), [f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}"]
+    return list(result.values()), [*about, f"{arm.label}: {len(result)} of {len(expanded)} settings are planned: {why}"]
 
 
 def largest_draw(arm: ArmSpec) -> list[MethodConfig]:
