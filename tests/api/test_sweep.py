@@ -340,11 +340,11 @@ def test_what_cannot_be_a_sweep_is_refused_before_any_work(environment, argument
     assert not (environment.results / "sweeps").exists() or not list((environment.results / "sweeps").iterdir())
 
 
-def test_a_dataset_whose_split_was_replaced_as_a_whole_is_no_other_data_in_a_sweep(environment, tmp_path):
+def test_a_dataset_with_a_part_that_was_replaced_as_a_whole_is_no_other_data_in_a_sweep(environment, tmp_path):
     card = tmp_path / "tiny.yaml"
     generator = "{users: 60, items: 40, interactions_per_user: 10}"
-    card.write_text(f"{{name: tiny, source: {{generator: {generator}}}, split: {{protocol: random-per-user, test: 0.4}}}}")
-    data = rb.dataset(str(card), changes={"split": {"protocol": "held-out-users"}}, environment=environment)
+    card.write_text(f"{{name: tiny, source: {{generator: {generator}}}}}")
+    data = rb.dataset(str(card), changes={"source": {"generator": {"users": 70}}}, environment=environment)
     with pytest.raises(ConfigError, match=r"^tiny: a sweep changes its card key by key; change it by dotted keys"):
         rb.sweep(datasets=data, methods="ease", progress=False, environment=environment)
 
