@@ -31,7 +31,6 @@ from rankbench.sweeps.request import SweepRequest
 from rankbench.sweeps.resume import folder_to_resume, sweep_to_resume
 from rankbench.sweeps.reuse import Earlier, changed_code
 from rankbench.sweeps.search.extend_range import STEPS, ends_of, settings_beyond
-from rankbench.sweeps.search.stage import results_of
 from rankbench.sweeps.store import SweepStore
 from rankbench.sweeps.units import AdaptiveSearch, Unit, part_of_refit, units
 from rankbench.tracking.record import RunRecord, read_record, read_records
@@ -205,6 +204,9 @@ class _Stages:
         """The units one step beyond the ranges at whose ends the best settings lie. Those that no machine can run are left out
         with a warning, unless they are measured already.
         """
+        # Imported here because it imports Optuna, which not every installation has.
+        from rankbench.sweeps.search.stage import results_of
+
         planned, result = self.planned, list[Unit]()
         settings: dict[str, list[MethodConfig]] = defaultdict(list)
         for (dataset, _), record in best.items():
