@@ -88,6 +88,19 @@ def test_the_bootstrap_is_that_of_the_differences():
         assert_allclose([c.low, c.high], [low[0], high[0]], atol=1e-12)
 
 
+def test_a_correction_can_cover_pairs_of_other_calls():
+    given = samples(n=2)
+    (alone,), (among,) = compare(given, resamples=500).pairs, compare(given, resamples=500, of=10).pairs
+    assert (alone.tests, among.tests) == (1, 10)
+    for name in ("p_bootstrap", "p_wilcoxon"):
+        p = getattr(alone, name)
+        assert getattr(among, name) == p and getattr(alone, f"{name}_holm") == p
+        assert getattr(among, f"{name}_holm") == pytest.approx(min(1, 10 * p))
+    least = compare(given, of=45).pairs[0]  # enough resamples that a pair can be significant
+    assert least.resamples == 9000 and least.tests == 45
+    assert compare(samples(), of=2).pairs == compare(samples()).pairs  # fewer than there are change nothing
+
+
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.005, 0.015, 0.03]))
 def test_the_bootstrap_p_is_below_005_just_where_the_interval_leaves_0_out(seed, shift):
     rng = np.random.default_rng(seed)

@@ -1,6 +1,7 @@
 """Claims are tested on values per user, over seeds, and say whether they hold, do not, or are not significant."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -130,6 +131,31 @@ def test_rows_without_values_are_named_and_a_claim_that_misses_them_holds_so_far
     assert {pair.than: (pair.agreeing, pair.seeds) for pair in first.pairs} == {"B": (2, 2), "C": (1, 1)}
     (records / "final-B-1").rename(home.results / "B-1")
     assert check_claims([table], ["synthetic"], evidence, home) == 0  # fewer runs than the stored test had
+
+
+def test_pairs_that_several_machines_have_tested_are_one_claim(home, measured):
+    table, evidence = measured
+
+    def have(*labels):
+        """Keep the values per user of these rows alone."""
+        for label, seed in product("ABC", (0, 1)):
+            here, away = home.results / "reproduce" / "records" / f"final-{label}-{seed}", home.results / f"{label}-{seed}"
+            source, goal = (away, here) if label in labels else (here, away)
+            if source.exists():
+                source.rename(goal)
+
+    have("A", "B")
+    check_claims([table], ["synthetic"], evidence, home)
+    (first,) = claim(measured, "A is first").pairs
+    have("A", "C")
+    assert check_claims([table], ["synthetic"], evidence, home) == 1  # of B, nothing is here
+    both = claim(measured, "A is first")
+    assert (both.verdict, both.missing, len(both.runs)) == ("holds", (), 6)
+    assert both.pairs[0] == first and [pair.than for pair in both.pairs] == ["B", "C"]
+    assert [pair.tests for pair in both.pairs] == [3, 3]  # of three rows, although two were compared at a time
+    have("A", "B", "C")
+    assert check_claims([table], ["synthetic"], evidence, home) == 1  # B and C, which had not been together
+    assert claim(measured, "A is first") == both
 
 
 def test_rows_that_share_no_seed_are_not_compared(home, measured):

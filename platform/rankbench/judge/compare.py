@@ -136,10 +136,12 @@ def compare(
     seed: int = 0,
     resamples: int | None = None,
     every_pair: bool = True,
+    of: int = 0,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> Comparisons:
     """Compare every model with the one of the best mean (the first of equals), and with `baseline` if it is given; or the two
-    models of each of `pairs`, the first minus the second. Which pairs are returned does not change the correction.
+    models of each of `pairs`, the first minus the second. Which pairs are returned does not change the correction. It covers
+    `of` pairs if that is more than these models have, because others are tested by other calls.
 
     `samples`: model → raw user ids (m,) and values (m,), in any order, with weights if the metric is a ratio: then means are
     ratios too, of the same draws, and users without a part in it are in no test. Users that a model lacks are left out, also
@@ -157,7 +159,8 @@ def compare(
     best = names[int(means.argmax())]
     first = _first_equals(table)
     all_pairs = list(combinations(sorted(set(first)), 2))
-    resamples = resamples or max(RESAMPLES, RESAMPLES_A_PAIR * len(all_pairs))
+    covered = max(of, len(all_pairs))
+    resamples = resamples or max(RESAMPLES, RESAMPLES_A_PAIR * covered)
     references = dict.fromkeys([best, baseline or best])
     returned = pairs if pairs is not None else [(model, other) for other in references for model in names if model != other]
     beside: list[tuple[str, str]] = []
@@ -185,7 +188,7 @@ def compare(
         tests[pair] = test
         on_progress(share + (1 - share) * len(tests) / len(tested))
     for name in ("p_bootstrap", "p_wilcoxon"):
-        for test, p in zip(tests.values(), holm([test[name] for test in tests.values()], len(all_pairs)), strict=True):
+        for test, p in zip(tests.values(), holm([test[name] for test in tests.values()], covered), strict=True):
             test[f"{name}_holm"] = p
 
     def comparison(model: str, reference: str) -> Comparison:
@@ -202,7 +205,7 @@ def compare(
             mean_against=float(means[j]),
             relative_percent=100 * test["difference"] / abs(float(means[j])) if means[j] else None,
             identical=i == j,
-            tests=len(all_pairs),
+            tests=covered,
             resamples=resamples,
             seed=seed,
             **test,

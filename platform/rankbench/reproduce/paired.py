@@ -6,9 +6,10 @@ Only runs whose values per user are on this machine are tested. Tests of other r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,9 @@ Fits = dict[str, list[StoredFit]]  # by the label of their row
 
 
 def check_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence: Evidence, environment: Environment) -> int:
-    """Test each claim with the rows that have their values per user on this machine, and add it to the evidence. Returns how
-    many were tested. A claim is not tested again on the same runs, nor on fewer of them.
+    """Test the pairs of each claim whose rows have their values per user on this machine, and add them to the evidence. A pair
+    keeps the test that it has, from here or elsewhere, unless more seeds of both rows are here. Returns how many claims were
+    tested.
     """
     folders, tested = run_folders(environment), 0
     for table, dataset in _on_datasets(tables, set(datasets)):
@@ -41,12 +43,22 @@ def check_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence
             here = _comparable(claim, _with_users(fits, folders))
             card = table.card_key(dataset)
             known = evidence.claim_of(dataset, card, table.name, claim.text, claim.metric)
-            if not here or (known and _stamps(fits) >= {*known.runs} and len(known.runs) >= len(_stamps(here))):
-                continue
-            pairs = [(better, than) for better in claim.better for than in here if than not in claim.better]
-            if found := _tested(here, pairs, dataset, claim.metric, folders):
-                missing = tuple(label for label in claim.than if label not in here)
-                about = {"dataset": dataset, "card": card, "table": table.name, "metric": claim.metric, "missing": missing}
+            every = {pair.rows: pair for pair in standing_pairs(known, table, evidence)[0]} if known else {}
+            pairs = [
+                pair for pair in _pairs_of(claim, here) if _n_seeds(pair, here) > (every[pair].seeds if pair in every else 0)
+            ]
+            compared = {label: each for label, each in here.items() if any(label in pair for pair in pairs)}
+            # Pairs are tested where their rows were fitted, some today and some later: the correction is for all rows at once.
+            of = math.comb(len({*claim.better, *claim.than}), 2)
+            if pairs and (found := _tested(compared, pairs, dataset, claim.metric, folders, of)):
+                every |= {pair.rows: pair for pair in found["pairs"]}
+                shown = [every[pair] for pair in _pairs_of(claim, claim.than) if pair in every]
+                found |= {
+                    "pairs": tuple(shown),
+                    "runs": tuple(sorted({*found["runs"], *(known.runs if known else ())} & _stamps(fits))),
+                    "missing": tuple(label for label in claim.than if label not in _rows(shown)),
+                }
+                about = {"dataset": dataset, "card": card, "table": table.name, "metric": claim.metric}
                 evidence.add(StoredClaim(text=claim.text, **about, **found))
                 tested += 1
     return tested
@@ -147,17 +159,18 @@ def common_seeds(first: Sequence[StoredFit], second: Sequence[StoredFit]) -> lis
 
 
 def _tested(
-    fits: Fits, pairs: Sequence[tuple[str, str]], dataset: str, metric: str, folders: Mapping[str, Path]
+    fits: Fits, pairs: Sequence[tuple[str, str]], dataset: str, metric: str, folders: Mapping[str, Path], of: int = 0
 ) -> dict[str, Any] | None:
-    """Return the tests of `pairs` of rows as fields of StoredTests. Holm's correction covers all pairs of the rows in `fits`.
-    None if the values per user of a run cannot be read or lack the metric: the tests wait for the run to be repeated.
+    """Return the tests of `pairs` of rows as fields of StoredTests. Holm's correction covers all pairs of the rows in `fits`,
+    and `of` pairs if that is more. None if the values per user of a run cannot be read or lack the metric: the tests wait for
+    the run to be repeated.
     """
     try:
         tables = {label: [read_per_user(folders[fit.stamp]) for fit in members] for label, members in fits.items()}
         if any(metric not in each.column_names for own in tables.values() for each in own):
             return None
         values = {label: user_means([values_of(each, metric) for each in own]) for label, own in tables.items()}
-        tests = compare(values, dataset=dataset, metric=metric, pairs=pairs).pairs
+        tests = compare(values, dataset=dataset, metric=metric, pairs=pairs, of=of).pairs
     except DataError:
         return None
     found = tuple(_stored_pair(each, common_seeds(fits[each.model], fits[each.against])) for each in tests)
@@ -188,6 +201,16 @@ def _with_users(fits: Fits, folders: Mapping[str, Path]) -> Fits:
     """Return the rows with the fits whose values per user are on this machine, without rows that have none."""
     here = {label: [fit for fit in each if fit.stamp in folders] for label, each in fits.items()}
     return {label: each for label, each in here.items() if each}
+
+
+def _pairs_of(claim: Claim, others: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the pairs of each row that the claim calls better with each of the others."""
+    return [pair for pair in product(claim.better, others) if pair[1] not in claim.better]
+
+
+def _n_seeds(pair: tuple[str, str], fits: Fits) -> int:
+    """Return how many seeds both rows of a pair have."""
+    return len(common_seeds(*(fits[label] for label in pair)))
 
 
 def _comparable(claim: Claim, fits: Fits) -> Fits:

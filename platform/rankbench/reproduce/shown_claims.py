@@ -19,12 +19,14 @@ from rankbench.schema.experiment import Claim
 TESTS = """\
 Paired tests over users, on the mean over the seeds of a row. A difference counts if the p-values of the bootstrap and of
 Wilcoxon's test are both below 0.05 after Holm's correction for all pairs of the claim's rows, and both tests have the same
-direction. `seeds`: those that both rows of a pair have, and how many of them have a difference of the claimed sign. *Holds so
-far*: not all rows of the claim are compared yet. *(users)*: some pair of rows was compared with one seed, so that the tests do
-not contain what another seed changes. *(range changed after test)*: the setting of one of the rows was chosen in a range that
-was changed after numbers on test were known. *Cannot be told*: what was measured cannot decide the claim, because the row with
-the highest published number of the others is not compared, or for a reason below the table. *Not tested*: rows are measured,
-but the values of their users, which tests need, were not kept."""
+direction. The rows of a pair were fitted on one machine, and those of another pair may have been fitted on another one, with
+other seeds; earlier tests are corrected for the rows that their machine had. `seeds`: those that both rows of a pair have, and
+how many of them have a difference of the claimed sign. *Holds so far*: not all rows of the claim are compared yet. *(users)*:
+some pair of rows was compared with one seed, so that the tests do not contain what another seed changes. *(range changed after
+test)*: the setting of one of the rows was chosen in a range that was changed after numbers on test were known. *Cannot be
+told*: what was measured cannot decide the claim, because the row with the highest published number of the others is not
+compared, or for a reason below the table. *Not tested*: rows are measured, but the values of their users, which tests need,
+were not kept."""
 
 NEXT = """\
 Rows with their values per user on one machine, in the order of the means of the tested runs, each against the next one of
