@@ -406,6 +406,17 @@ def test_changes_of_the_card_are_kept_with_the_model(card, environment, tmp_path
     assert model.evaluate(environment=environment).dataset == model.dataset["fingerprint"]
 
 
+def test_the_same_interactions_with_other_ids_are_not_the_data_of_the_fit(environment):
+    rng = np.random.default_rng(3)
+    pairs = pd.DataFrame({"user": rng.integers(0, 30, 500), "item": rng.integers(0, 20, 500)}).drop_duplicates()
+    from_0, from_1 = (rb.dataset(pairs.assign(user=pairs.user + n), environment=environment) for n in (0, 1))
+    assert from_0.fingerprint == from_1.fingerprint
+    model = rb.fit(from_0, "ease", environment=environment)
+    assert model.evaluate(from_0, environment=environment).per_user["user"].min() == 0
+    with pytest.raises(ConfigError, match="has other ids of users or items than the data that the model was fitted on"):
+        model.evaluate(from_1, environment=environment)
+
+
 def test_a_fit_on_all_is_of_every_interaction_and_cannot_be_measured(card, environment, tmp_path):
     model = rb.fit(card, "ease", environment=environment, dtype="float64", lam=20, fit_on="all")
     raw = pd.read_csv(card.replace("shop.yaml", "raw.csv"))

@@ -75,8 +75,23 @@ def test_a_batch_does_not_fail_for_one_user_and_histories_fold_in(registered, mo
             loaded.predict(request, params=params)
     with pytest.raises(MlflowException, match="history: expected a list of item ids, got 'a'"):
         loaded.predict(request.assign(history=[None, None, "a"]))
-    with pytest.raises(MlflowException, match="user: 7 has several histories; give each of them an id of its own"):
-        loaded.predict(pd.DataFrame({"user": [7, 7], "history": [[each] for each in items[:2]]}))
+    for histories in ([[each] for each in items[:2]], [None, items], [items, []]):
+        with pytest.raises(MlflowException, match="user: 7 has a history and further rows; give each row an id of its own"):
+            loaded.predict(pd.DataFrame({"user": [7, 7], "history": histories}))
+
+
+def test_lists_are_in_the_order_of_the_request(registered, monkeypatch):
+    root, uri = registered
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    loaded, model = mlflow.pyfunc.load_model("models:/shop/1"), load(root / "model")
+    (first, second), items = model.users.slice(3, 2).to_pylist(), model.items.slice(4, 3).to_pylist()
+    request = pd.DataFrame({"user": [900001, second, 900002, first], "history": [items, None, items[:1], []]})
+    for sent in (request, request.astype({"user": float})):
+        answer = loaded.predict(sent, params={"k": 2})
+        assert answer["user"].tolist() == [each for each in request["user"] for _ in range(2)]
+        assert answer["rank"].tolist() == [1, 2] * 4
+        both = answer[answer["user"].isin([first, second])]["item"].tolist()
+        assert both == model.recommend([second, first], 2)["item"].tolist()
 
 
 @pytest.mark.parametrize("sent", [1.5, 2.0**53 + 2])

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from rankbench.core.errors import ConfigError, require
+from rankbench.data.interactions import positions_of
 from rankbench.experiment.fitted_model import Model, load
 from rankbench.tracking.model_registry import clear_refusals
 
@@ -28,14 +30,14 @@ class ServedModel:
     model: Model
 
     def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Return the best items of the users in the column `user`: columns user, rank (from 1), item and score.
+        """Return the best items of the users in the column `user`, in its order: columns user, rank (from 1), item and score.
 
         A user with a list of items in the column `history` is scored from it, as one who is new to the model; an empty list is
         no history. The parameter `unknown` says what unknown users get, as in `Model.recommend`. They, and unknown items of
         histories, are counted in the log. Raises MlflowException if nobody is left, and for a k that is larger than the
         catalogue.
         """
-        given, said, frames = DEFAULTS | (params or {}), list[str](), []
+        given, said, frames, asked = DEFAULTS | (params or {}), list[str](), [], model_input["user"]
         how = {"k": int(given["k"]), "filter_seen": bool(given["filter_seen"]), "unknown": given["unknown"]}
         histories = model_input[HISTORY] if HISTORY in model_input else pd.Series(None, model_input.index, dtype=object)
         listed = histories.map(lambda each: isinstance(each, list | tuple | np.ndarray)).to_numpy(bool)
@@ -44,18 +46,28 @@ class ServedModel:
             wrong = next((each for each in histories[~listed] if not pd.isna(each)), None)
             require(wrong is None, f"{HISTORY}: expected a list of item ids, got {wrong!r}")
             if not new.all():
-                frames.append(self.model.recommend(model_input["user"][~new].tolist(), warn=said.append, **how))
-            users = model_input["user"][new]
-            if len(twice := users[users.duplicated()]):
-                raise ConfigError(f"user: {twice.tolist()[0]!r} has several histories; give each of them an id of its own")
+                found = self.model.recommend(asked[~new].tolist(), warn=said.append, **how)
+                frames.append(_at_their_rows(found, asked, ~new))
+            if len(twice := asked[new & asked.duplicated(keep=False).to_numpy()]):
+                raise ConfigError(f"user: {twice.tolist()[0]!r} has a history and further rows; give each row an id of its own")
             if new.any():
-                met = pd.DataFrame({"user": model_input["user"][new], "item": histories[new]}).explode("item")
-                frames.append(self.model.recommend_new(met.infer_objects(), warn=said.append, **how))
-            table = pd.concat(frames, ignore_index=True)
+                met = pd.DataFrame({"user": asked[new], "item": histories[new]}).explode("item")
+                found = self.model.recommend_new(met.infer_objects(), warn=said.append, **how)
+                frames.append(_at_their_rows(found, asked, new))
+            table = pd.concat(frames).sort_index(kind="stable").reset_index(drop=True)
             require(len(table) > 0 or not said, "; ".join(said))
         for line in said:
             log.warning(line)
         return table
+
+
+def _at_their_rows(lists: pd.DataFrame, asked: pd.Series, part: np.ndarray) -> pd.DataFrame:
+    """Return the lists with the rows of the request as index: that of a user is the first one in the mask `part` of `asked`."""
+    codes, users = pd.factorize(lists["user"])
+    found = positions_of(pa.array(asked[part].tolist()), pa.array(users))
+    first = np.full(len(users), len(asked))
+    np.minimum.at(first, found[found >= 0], np.flatnonzero(part)[found >= 0])
+    return lists.set_axis(first[codes])
 
 
 def _load_pyfunc(path: str) -> ServedModel:
