@@ -79,6 +79,15 @@ def lost(powercap, monkeypatch):
     return meter
 
 
+def failing_gpu(powercap, monkeypatch):
+    """Its driver fails during the fit."""
+    monkeypatch.setattr(energy, "_gpus", lambda: ["gpu"])
+    monkeypatch.setattr(energy, "_millijoules", lambda gpus: 7_000.0)
+    meter = EnergyMeter("cuda", powercap)
+    monkeypatch.setattr(energy, "_millijoules", lambda gpus: 1 / 0)
+    return meter
+
+
 def without_library(powercap, monkeypatch):
     monkeypatch.setattr(energy, "find_spec", lambda name: None)
     return EnergyMeter(powercap=powercap)
@@ -92,7 +101,9 @@ def without_gpu(powercap, monkeypatch):
     return EnergyMeter("cuda", powercap)
 
 
-@pytest.mark.parametrize("why", [late, of_others, unreadable, lost, without_library, without_counters, without_gpu])
+@pytest.mark.parametrize(
+    "why", [late, of_others, unreadable, lost, failing_gpu, without_library, without_counters, without_gpu]
+)
 def test_what_is_not_known_is_no_number(powercap, monkeypatch, why):
     meter = why(powercap, monkeypatch)
     count(powercap, "intel-rapl:0", 500_000_000)

@@ -47,11 +47,14 @@ class EnergyMeter:
             return None
         self._over.set()
         self._thread.join()
-        self._read()
+        try:
+            self._read()
+            gpus = (_millijoules(self._gpus) - self._at_gpus) / 1000
+        except Exception:  # of a driver that has failed meanwhile: the fit is done, and has its result
+            return None
         (all_before, own_before), (every, own) = self._busy, _processor_seconds()
         fit = own - own_before
         alone = every - all_before - fit <= OTHERS * fit
-        gpus = (_millijoules(self._gpus) - self._at_gpus) / 1000
         return round(self._joules + gpus, 1) if self._known and alone else None
 
     def _read(self) -> None:
