@@ -25,7 +25,6 @@ from .test_record import RECORD
 
 BEGUN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CURVE = [{"iteration": n, "seconds": n / 4, "loss": 1 / n, **({"valid": n / 100} if n % 3 == 0 else {})} for n in range(1, 9)]
-FIELDS = {"folder", "name", "params", "tags"}
 
 
 @pytest.fixture

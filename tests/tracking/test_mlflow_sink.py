@@ -30,12 +30,6 @@ from .stores import content, deliver, deliver_here, free_port, run_tags, sink_on
 from .test_record import RECORD
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    """The wait of a store that never answers, shortened: what is tested is that it ends."""
-    monkeypatch.setattr(mlflow_sink, "PATIENCE", 3.0)
-
-
 def runs_of(root, experiment):
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     return client, client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
@@ -336,7 +330,7 @@ def test_what_is_refused_stays_and_blocks_nothing(root, monkeypatch, refuse):
     assert run.info.status == "FINISHED"
 
 
-def test_a_spool_that_cannot_be_written_costs_one_warning(tmp_path, impatient):
+def test_a_spool_that_cannot_be_written_costs_one_warning(tmp_path):
     (tmp_path / "spool").write_text("in the way")
     lines = []
     sink = sink_on(tmp_path, "x", lines)

@@ -54,10 +54,6 @@ def server(tmp_path_factory):
     server.signal(signal.SIGKILL)
 
 
-def wait_until_sent(root):
-    wait_until(lambda: not spooled(root))
-
-
 def whole_sweep(server, experiment, n):
     """Each record is there once, finished, with every metric and param, and its file; and the sweep is."""
     with sqlite3.connect(f"file:{server.database}?mode=ro", uri=True) as connection:
@@ -85,7 +81,7 @@ def test_a_server_that_hangs_in_mid_sweep(server, tmp_path, monkeypatch, figure)
     sink.start_sweep("hung-1", {"fits": 4}, {})
     first, *rest = records(4)
     sink.send(first, write_record(tmp_path / "records", first, None))
-    wait_until_sent(tmp_path)
+    wait_until(lambda: not spooled(tmp_path))
     server.signal(signal.SIGSTOP)
     begun = time.monotonic()
     for record in rest:
@@ -114,7 +110,7 @@ def test_a_server_killed_for_the_middle_third_of_a_sweep(server, tmp_path, figur
     sink.start_sweep("thirds-1", {"fits": len(runs)}, {})
     for position, record in enumerate(runs):
         if position == 6:
-            wait_until_sent(tmp_path)
+            wait_until(lambda: not spooled(tmp_path))
             server.signal(signal.SIGKILL)
         if position == 12:
             wait_until(lambda: sink._delivery.reason)  # the uploader has met the closed door

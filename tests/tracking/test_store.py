@@ -80,25 +80,6 @@ print(*lines)
 """
 
 
-def first_uses(root, homes):
-    """Processes that all find an empty folder, one a name in `homes`, where its spool lies; what is in the store after."""
-    database, ids = root / "db" / "mlflow.db", []
-    processes = []
-    for record, home in zip(records(len(homes)), homes, strict=True):
-        folder = write_record(root / home / "runs", record, None)
-        command = [sys.executable, "-c", OPEN, database, root / home, folder]
-        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        ids.append(record.id)
-    assert [(process.communicate(timeout=120)[1], process.returncode) for process in processes] == [("", 0)] * len(homes)
-    # On a machine that is busy enough a process gives up its wait: its message then still lies in its spool.
-    for home in set(homes):
-        assert deliver(root / home, f"sqlite:///{database}") == (0, "")
-    with sqlite3.connect(database) as connection:
-        assert connection.execute("SELECT count(*) FROM experiments WHERE name = 'first'").fetchone() == (1,)
-        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert run_tags(database, "rankbench.run") == sorted(ids)
-
-
 @pytest.mark.parametrize(
     "homes",
     [list("abc"), *(pytest.param(homes, marks=pytest.mark.slow) for homes in (list("abcdefgh"), ["one"] * 8))],
@@ -106,7 +87,22 @@ def first_uses(root, homes):
 )
 @pytest.mark.fault("F10")
 def test_processes_at_once_make_one_store(tmp_path, homes, figure):
-    first_uses(tmp_path, homes)
+    """The processes all find an empty folder for the store; their spools lie in `homes`."""
+    database, ids = tmp_path / "db" / "mlflow.db", []
+    processes = []
+    for record, home in zip(records(len(homes)), homes, strict=True):
+        folder = write_record(tmp_path / home / "runs", record, None)
+        command = [sys.executable, "-c", OPEN, database, tmp_path / home, folder]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        ids.append(record.id)
+    assert [(process.communicate(timeout=120)[1], process.returncode) for process in processes] == [("", 0)] * len(homes)
+    # On a machine that is busy enough a process gives up its wait: its message then still lies in its spool.
+    for home in set(homes):
+        assert deliver(tmp_path / home, f"sqlite:///{database}") == (0, "")
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("SELECT count(*) FROM experiments WHERE name = 'first'").fetchone() == (1,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert run_tags(database, "rankbench.run") == sorted(ids)
     figure(f"{len(homes)} processes make one SQLite store: 0 errors")
 
 

@@ -12,7 +12,7 @@ import psutil
 
 from rankbench.cluster.private_folder import FOLDER, PARENT
 from rankbench.core.environment import Environment
-from rankbench.core.files import atomic_file, make_folder
+from rankbench.core.files import write_text
 from rankbench.core.memory import available_memory
 
 ENOUGH_MEMORY, ENOUGH_DISK = 2e9, 1e9  # bytes
@@ -74,9 +74,5 @@ def keep_logs(session_folder: Path) -> Path | None:
     """
     parts = ["\n".join([f"==> {name}", *lines[-_LINES:]]) for name, lines in logs_of(session_folder) if lines]
     with suppress(Exception):  # the reason why Ray did not start matters more than why this file cannot be written
-        path = Environment.from_env().data / "ray-start.log"
-        make_folder(path.parent)
-        with atomic_file(path) as scratch:
-            scratch.write_text("\n".join(parts) + "\n", encoding="utf-8")
-        return path
+        return write_text(Environment.from_env().data / "ray-start.log", "\n".join(parts) + "\n")
     return None

@@ -112,6 +112,10 @@ class Environment:
         folders = [parent / kind for parent in parents if parent is not None]
         return list(dict.fromkeys(folder for folder in folders if folder.is_dir()))
 
+    def catalogue_files(self, kind: str) -> dict[str, Path]:
+        """Return the YAML files in the folders of `kind` by their names; of two with one name, that in the first folder."""
+        return {path.name: path for folder in reversed(self.catalogues(kind)) for path in folder.glob("*.yaml")}
+
     def record_files(self) -> list[Path]:
         """Return the file of each record in the results folder, whatever command made it."""
         return [path for place in RECORDS for path in sorted(self.results.glob(f"{place}/[!.]*/record.json"))]

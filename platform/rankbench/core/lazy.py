@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, overload
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 _REQUIRED = object()
@@ -17,12 +17,6 @@ class Lazy(Generic[T]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> T: ...
-
-    @overload
-    def __get__(self, instance: object, owner: type) -> T: ...
 
     def __get__(self, instance: object | None, owner: type) -> T:
         if instance is None:  # dataclasses ask for the default

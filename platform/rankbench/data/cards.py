@@ -349,11 +349,7 @@ ORIGIN = {"path", "reference", "changes"}  # fields that say where a card comes 
 
 def card_names(environment: Environment) -> dict[str, Path]:
     """The file of each card by name; the user's own folders take precedence over the product's."""
-    paths: dict[str, Path] = {}
-    for folder in environment.catalogues("datasets"):
-        for path in sorted(folder.glob("*.yaml")):
-            paths.setdefault(path.stem, path)
-    return dict(sorted(paths.items()))
+    return dict(sorted((path.stem, path) for path in environment.catalogue_files("datasets").values()))
 
 
 def load_card(dataset: str, environment: Environment, changes: dict[str, Any] | None = None) -> Card:

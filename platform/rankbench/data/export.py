@@ -65,9 +65,8 @@ def export(dataset: Dataset, folder: Path, format: str, by_part: bool, given: Se
     require_exportable(folder, format)
     form, split, parts = FORMATS[format], dataset.split, {"all": dataset.split.fit_matrix("all")}
     if by_part:
-        parts = {"train": split.train, "valid": split.valid_target, "test": split.test_target}
-        histories = {"valid_history": split.valid_history, "test_history": split.test_history}
-        parts |= {name: matrix for name, matrix in histories.items() if matrix.nnz}
+        named = {name.removesuffix("_target"): matrix for name, matrix in split.matrices.items()}
+        parts = {name: matrix for name, matrix in named.items() if matrix.nnz or not name.endswith("_history")}
     about: dict[str, Any] = {
         "dataset": dataset.name,
         "changes": [*given[1:]],

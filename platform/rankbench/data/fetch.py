@@ -152,7 +152,6 @@ def _locate(card: Card, remote: RemoteFile, environment: Environment, progress: 
         cached.unlink(missing_ok=True)
         with _first_checksums(environment.data / "lock.json") as known:
             known.pop(f"{card.name}/{cached.name}", None)
-    make_folder(cached.parent)
     write_text(fetched_from, remote.url)  # first, because a file without it counts as put there by the user
     try:
         download(remote.url, cached, remote.checksums, progress)

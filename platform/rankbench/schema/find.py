@@ -62,8 +62,4 @@ def find(what: str | None, environment: Environment) -> StoredSweep:
 
 def experiment_files(environment: Environment) -> list[Path]:
     """All experiment files, sorted by name; of two with the same name, the one of the first folder."""
-    paths: dict[str, Path] = {}
-    for folder in environment.catalogues("experiments"):
-        for path in sorted(folder.glob("*.yaml")):
-            paths.setdefault(path.name, path)
-    return [paths[name] for name in sorted(paths)]
+    return [path for _, path in sorted(environment.catalogue_files("experiments").items())]

@@ -10,7 +10,6 @@ from rankbench.data.readers import recbole
 HEAD = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
 ML_100K = HEAD + "196\t242\t3\t881250949\n186\t302\t3\t891717742\n"
 YELP = "review_id:token\tuser_id:token\tbusiness_id:token\tstars:float\tdate:float\nr1\tu1\tb1\t5.0\t1457654400.0\n"
-OWN = Read(format="recbole")
 PAIRS = [(user, item) for user in range(9) for item in range(9) if (user + item) % 4]
 
 
