@@ -76,7 +76,7 @@ def test_a_batch_does_not_fail_for_one_user_and_histories_fold_in(registered, mo
     with pytest.raises(MlflowException, match="history: expected a list of item ids, got 'a'"):
         loaded.predict(request.assign(history=[None, None, "a"]))
     for histories in ([[each] for each in items[:2]], [None, items], [items, []]):
-        with pytest.raises(MlflowException, match="user: 7 has a history and further rows; give each row an id of its own"):
+        with pytest.raises(MlflowException, match="user: 7 has two rows; beside histories, give each row an id of its own"):
             loaded.predict(pd.DataFrame({"user": [7, 7], "history": histories}))
 
 
@@ -92,6 +92,8 @@ def test_lists_are_in_the_order_of_the_request(registered, monkeypatch):
         assert answer["rank"].tolist() == [1, 2] * 4
         both = answer[answer["user"].isin([first, second])]["item"].tolist()
         assert both == model.recommend([second, first], 2)["item"].tolist()
+    again = loaded.predict(pd.DataFrame({"user": [first, second, first]}), params={"k": 2})
+    assert again["user"].tolist() == [first] * 2 + [second] * 2 + [first] * 2
 
 
 @pytest.mark.parametrize("sent", [1.5, 2.0**53 + 2])

@@ -283,7 +283,7 @@ class Model:
             data.fingerprint == self.dataset["fingerprint"],
             f"{data.name} has fingerprint {data.fingerprint}, the model was fitted on {self.dataset['fingerprint']}",
         )
-        # The fingerprint is that of the matrix.
+        # The fingerprint is that of the interactions by position, whatever their users and items are called.
         same = data.users.equals(self.users) and data.items.equals(self.items)
         require(same, f"{data.name} has other ids of users or items than the data that the model was fitted on")
         holdout: Holdout = data.split.holdout(on, self.fit_on)

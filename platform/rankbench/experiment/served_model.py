@@ -6,6 +6,7 @@ The model is data only, safetensors and JSON, so that nothing is unpickled.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,29 +46,30 @@ class ServedModel:
         with clear_refusals():
             wrong = next((each for each in histories[~listed] if not pd.isna(each)), None)
             require(wrong is None, f"{HISTORY}: expected a list of item ids, got {wrong!r}")
+            if new.any() and len(twice := asked[asked.duplicated()]):
+                raise ConfigError(f"user: {twice.tolist()[0]!r} has two rows; beside histories, give each row an id of its own")
             if not new.all():
-                found = self.model.recommend(asked[~new].tolist(), warn=said.append, **how)
-                frames.append(_at_their_rows(found, asked, ~new))
-            if len(twice := asked[new & asked.duplicated(keep=False).to_numpy()]):
-                raise ConfigError(f"user: {twice.tolist()[0]!r} has a history and further rows; give each row an id of its own")
+                frames.append(self.model.recommend(asked[~new].tolist(), warn=said.append, **how))
             if new.any():
                 met = pd.DataFrame({"user": asked[new], "item": histories[new]}).explode("item")
-                found = self.model.recommend_new(met.infer_objects(), warn=said.append, **how)
-                frames.append(_at_their_rows(found, asked, new))
-            table = pd.concat(frames).sort_index(kind="stable").reset_index(drop=True)
+                frames.append(self.model.recommend_new(met.infer_objects(), warn=said.append, **how))
+            table = frames[0] if len(frames) == 1 else _in_order_of(asked, frames, (~new, new))
             require(len(table) > 0 or not said, "; ".join(said))
         for line in said:
             log.warning(line)
         return table
 
 
-def _at_their_rows(lists: pd.DataFrame, asked: pd.Series, part: np.ndarray) -> pd.DataFrame:
-    """Return the lists with the rows of the request as index: that of a user is the first one in the mask `part` of `asked`."""
-    codes, users = pd.factorize(lists["user"])
-    found = positions_of(pa.array(asked[part].tolist()), pa.array(users))
-    first = np.full(len(users), len(asked))
-    np.minimum.at(first, found[found >= 0], np.flatnonzero(part)[found >= 0])
-    return lists.set_axis(first[codes])
+def _in_order_of(asked: pd.Series, frames: Sequence[pd.DataFrame], parts: Sequence[np.ndarray]) -> pd.DataFrame:
+    """Return the lists of the `parts` of a request, masks of `asked`, in its order. No id is asked for twice."""
+    placed = []
+    for lists, part in zip(frames, parts, strict=True):
+        codes, users = pd.factorize(lists["user"])
+        found = positions_of(pa.array(asked[part].tolist()), pa.array(users))
+        rows = np.full(len(users), len(asked))
+        rows[found[found >= 0]] = np.flatnonzero(part)[found >= 0]
+        placed.append(lists.set_axis(rows[codes]))
+    return pd.concat(placed).sort_index(kind="stable").reset_index(drop=True)
 
 
 def _load_pyfunc(path: str) -> ServedModel:

@@ -40,7 +40,8 @@ def check_claims(tables: Iterable[PaperTable], datasets: Iterable[str], evidence
     for table, dataset in _on_datasets(tables, set(datasets)):
         for claim in (each for each in table.spec.claims if each.of(dataset)):
             fits = {label: measured_fits(table, dataset, label, evidence) for label in (*claim.better, *claim.than)}
-            here = _comparable(claim, _with_users(fits, folders))
+            if not (here := _comparable(claim, _with_users(fits, folders))):
+                continue
             card = table.card_key(dataset)
             known = evidence.claim_of(dataset, card, table.name, claim.text, claim.metric)
             every = {pair.rows: pair for pair in standing_pairs(known, table, evidence)[0]} if known else {}
