@@ -18,6 +18,21 @@ def content(lists):
     ], lists.by
 
 
+def test_scores_that_contradict_the_ranks_are_said(tmp_path, caplog):
+    frame = FRAME.assign(score=[0.1, 0.9, 5.0, 6.0])
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "b.parquet")
+    run = [f"{u} Q0 {i} {r} {s} x\n" for u, i, r, s in frame.itertuples(index=False)]
+    (tmp_path / "c.run").write_text("".join(run), encoding="utf-8")
+    for each in (frame, pa.table(frame), *sorted(tmp_path.iterdir())):
+        caplog.clear()
+        assert content(lists_of(each)) == content(lists_of(FRAME))
+        assert "in 1 of 3 lists, a score is higher than the one above it; their ranks order them" in caplog.text
+    caplog.clear()
+    for agreeing in ([0.9, 0.9, 5.0, 6.0], [np.nan, 0.9, 5.0, 6.0], ["-", "x", "-", "-"]):
+        assert content(lists_of(frame.assign(score=agreeing))) == content(lists_of(FRAME)) and not caplog.text
+
+
 def test_lists_are_the_same_from_every_form(tmp_path):
     scored = FRAME.rename(columns={"user": "userId", "item": "movie_id"}).assign(score=[9.0, 1.0, 2.0, 3.0])
     FRAME.to_csv(tmp_path / "a.csv", index=False)

@@ -6,9 +6,10 @@ A file is Parquet, text with a header (CSV, TSV), or a run of TREC (`qid Q0 doci
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from rankbench.data.readers.delimited import Lines
 from rankbench.data.readers.parquet import row_of
 from rankbench.data.recognise import USUAL, cells_of, parquet_columns, separator_of, usual_columns
 
+log = logging.getLogger(__name__)
+
 SOURCE = "lists"  # of a table in memory, in messages
 EXPECTED = "the path of a file, or a pandas, Arrow or Polars table"
 # What orders a list, by the names of its column. If there are both, the rank does.
@@ -40,8 +43,8 @@ TREC = r"\S+([ \t])Q0\1\S+\1\d+\1\S+\1\S+"
 class Lists:
     """One row for each item of a list: raw ids of `user` and `item`, and `order` (float64), which is smaller for a better item.
 
-    `by`: whether that is the rank or the score, negated. `name` and `sha256`: of the file, or of the content of a table.
-    `locate` names a row, from 0, in messages.
+    `by`: whether that is the rank or the score, negated. `scores`: those beside a rank, if there are any. `name` and `sha256`:
+    of the file, or of the content of a table. `locate` names a row, from 0, in messages.
     """
 
     user: pa.Array
@@ -51,11 +54,13 @@ class Lists:
     name: str
     sha256: str
     locate: Locate
+    scores: np.ndarray | None = None
 
 
 def lists_of(source: Any) -> Lists:
     """Read lists from the path of a file, or a pandas, Arrow or Polars table. Raises DataError for a missing column, and, with
     the row, for a missing id, a rank or score that is no finite number, the same item twice in a list, and two equal ranks.
+    Scores that contradict the ranks are a warning of the log.
     """
     lists = _of_table(source) if is_data(source) else _of_file(source)
     users = lists.user.dictionary_encode().indices.to_numpy()
@@ -70,13 +75,21 @@ def lists_of(source: Any) -> Lists:
             raise DataError(
                 f"{lists.locate(row)}: the list of user {shown(lists.user[row].as_py())} has the {name} {what} a second time"
             )
+    if lists.scores is not None:
+        order = np.lexsort((lists.order, users))
+        rises = (np.diff(users[order]) == 0) & (np.diff(lists.scores[order]) > 0)
+        if n := len(np.unique(users[order][1:][rises])):
+            said = f"in {n:,} of {users.max() + 1:,} lists, a score is higher than the one above it; their ranks order them"
+            log.warning(
+                "%s: %s, where other programs may take the scores; leave out the wrong one of the two", lists.name, said
+            )
     return lists
 
 
 def _of_table(data: Any) -> Lists:
     data = data if isinstance(data, pd.DataFrame) else arrow_table(data, SOURCE, EXPECTED)
     names = [*data.columns] if isinstance(data, pd.DataFrame) else data.column_names
-    columns, by = _columns([name for name in names if isinstance(name, str)], SOURCE)
+    columns, by, score = _columns([name for name in names if isinstance(name, str)], SOURCE)
     raw = table_of(data, columns, SOURCE)
     for name, column in columns.items():
         require_type(name, raw.schema.field(name).type, column, SOURCE)
@@ -90,7 +103,13 @@ def _of_table(data: Any) -> Lists:
         table = _read(lambda: interactions({name: decoded(raw[name]) for name in columns}, locate), by)
     except UNREADABLE as error:
         raise DataError(f"{SOURCE}: {first_line(error)}") from None
-    return _lists([table], by, SOURCE, digest.hexdigest(), locate)
+    lists = _lists([table], by, SOURCE, digest.hexdigest(), locate)
+    if score is None:
+        return lists
+    beside = columns | {"value": score}
+    return _with_scores(
+        lists, lambda: [interactions({name: decoded(table_of(data, beside, SOURCE)[name]) for name in beside}, locate)]
+    )
 
 
 def _of_file(source: Any) -> Lists:
@@ -99,29 +118,43 @@ def _of_file(source: Any) -> Lists:
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     raw = RawFile("all", path, "", Read(), "file")
-    spec, by = _spec(raw)
+    spec, by, score = _spec(raw)
     raw = RawFile("all", path, sha256_of(path), spec, "file")
     tables = _read(lambda: [*reader(spec.format)(raw)], by)
-    return _lists(tables, by, str(path), raw.sha256, partial(_row_of, raw))
+    lists = _lists(tables, by, str(path), raw.sha256, partial(_row_of, raw))
+    if score is None:
+        return lists
+    beside = replace(raw, spec=spec.model_copy(update={"value": score}))
+    return _with_scores(lists, lambda: [*reader(spec.format)(beside)])
 
 
-def _spec(raw: RawFile) -> tuple[Read, str]:
-    """How a file of lists is read, and what orders them. The column that does is the value of what is read."""
+def _with_scores(lists: Lists, read: Callable[[], Sequence[pa.Table]]) -> Lists:
+    """Return lists that are ordered by a rank with the scores that `read` reads, unless one of them is no number."""
+    try:
+        return replace(lists, scores=pa.concat_tables(read())["value"].to_numpy())
+    except (DataError, *UNREADABLE):
+        return lists
+
+
+def _spec(raw: RawFile) -> tuple[Read, str, str | int | None]:
+    """How a file of lists is read, what orders them, and the column of the scores beside a rank. The column that orders is the
+    value of what is read.
+    """
     if format_of_file(raw, columns=True) == "parquet":
-        columns, by = _columns(parquet_columns(raw), str(raw.path))
-        return Read(format="parquet", **columns), by
+        columns, by, score = _columns(parquet_columns(raw), str(raw.path))
+        return Read(format="parquet", **columns), by, score
     lines = first_lines(raw)
     if not lines:
         raise DataError(f"{raw.path}: no lists")
     if trec := re.fullmatch(TREC, lines[0]):
-        return Read(separator=trec[1], header=False, user=0, item=2, value=3), "rank"
+        return Read(separator=trec[1], header=False, user=0, item=2, value=3), "rank", 4
     separator = separator_of(raw, lines)
-    columns, by = _columns(cells_of(lines[0], separator), str(raw.path))
-    return Read(separator=separator, **columns), by
+    columns, by, score = _columns(cells_of(lines[0], separator), str(raw.path))
+    return Read(separator=separator, **columns), by, score
 
 
-def _columns(present: Sequence[str], source: str) -> tuple[dict[str, str], str]:
-    """user, item, value → their columns, and whether the value is a rank or a score."""
+def _columns(present: Sequence[str], source: str) -> tuple[dict[str, str], str, str | None]:
+    """user, item, value → their columns, whether the value is a rank or a score, and the column of the scores beside a rank."""
     found = usual_columns(present, {"user": USUAL["user"], "item": USUAL["item"], **ORDERS})
     by = "rank" if "rank" in found else "score"
     if missing := [name for name in ("user", "item", by) if name not in found]:
@@ -129,7 +162,7 @@ def _columns(present: Sequence[str], source: str) -> tuple[dict[str, str], str]:
             f"{source}: no column {missing[0]}; lists have the columns user, item, and rank or score, named in the first line "
             f"of a text; columns: {listed(present)}"
         )
-    return {"user": found["user"], "item": found["item"], "value": found[by]}, by
+    return {"user": found["user"], "item": found["item"], "value": found[by]}, by, found.get("score") if by == "rank" else None
 
 
 def _read(read: Callable[[], Any], by: str) -> Any:
