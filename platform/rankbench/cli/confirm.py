@@ -58,7 +58,7 @@ def show_price(request: SweepRequest, plan: Plan, begun: Path | None, ask: bool)
         f"up to {memory / 1e9:.1f} GB of memory a fit, {preview.bytes_written / 1e6:,.1f} MB on disk"
     )
     if preview.finished:
-        err.print(f"  {counted(preview.finished, 'fit')} with a finished record will be reused, and are not counted above")
+        err.print(f"  {counted(preview.finished, 'fit')} with a finished record will be reused (not counted above)")
     if preview.short:
         err.print(f"warning: the largest fit needs {preview.short / 1e9:.1f} GB more memory than is available")
     if ask and (total > HIGH_SECONDS or preview.bytes_written > HIGH_BYTES):
