@@ -194,7 +194,7 @@ def _activate(plugin: Plugin) -> Plugin:
             _import(plugin)
     except BaseException as error:
         unload(plugin)
-        if isinstance(error, Exception | SystemExit):
+        if isinstance(error, Exception | SystemExit) and not ends_worker(error):
             raise ConfigError(_problem(plugin, error)) from None
         raise
     finally:
@@ -254,12 +254,21 @@ def _problem(plugin: Plugin, error: BaseException) -> str:
     return f"{position}: {type(error).__name__}{message}{hint}"
 
 
+def ends_worker(error: BaseException) -> bool:
+    """Whether Ray ends this worker, as on a node that is taken away, and no foreign code called sys.exit: Ray raises SystemExit
+    wherever the worker is when it gets SIGTERM. The work is not at fault, and goes on elsewhere from its checkpoints.
+    """
+    return hasattr(error, "ray_terminate_msg")
+
+
 @contextmanager
 def exits_are_errors(source: str) -> Iterator[None]:
     """Raise ConfigError where foreign code calls sys.exit, which would end the command, or the worker without a reason."""
     try:
         yield
     except SystemExit as stop:
+        if ends_worker(stop):
+            raise
         lines = traceback.extract_tb(stop.__traceback__)
         raise ConfigError(f"{source}: sys.exit({stop.code!r}) was called in {lines[-1].filename}:{lines[-1].lineno}") from None
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from rankbench.core.compiler import numba
 from rankbench.core.errors import ConfigError, first_line, require
-from rankbench.core.plugins import load_configured
+from rankbench.core.plugins import ends_worker, load_configured
 from rankbench.core.registry import Registry, nearest
 from rankbench.data.splits import Holdout
 from rankbench.evaluation.beyond import ALIASES, OF_LISTS, Lists, Population, Ratio
@@ -289,6 +289,8 @@ def _by_user(name: str, metric: Callable[..., Any], hits: np.ndarray, n_targets:
     try:
         values = np.asarray(metric(hits, n_targets))
     except (Exception, SystemExit) as error:  # a metric may be a plugin's
+        if ends_worker(error):
+            raise
         raise ConfigError(
             f"metric {name}: {type(error).__name__}: {first_line(error)}; rankbench check FILE tests it"
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -113,12 +114,12 @@ def run_within_budget(tasks_left: Callable[[], Sequence[Task]], budgeted: Budget
         if running.seconds_left > 0 and (more := shortest[: slots(shortest, *room)]):
             for task in more:
                 budgeted.on_progress(
-                    f"{_needs(task, running)}; it begins as nothing shorter is left, and the same command continues it"
+                    f"{_needs(task, budgeted)}; it begins as nothing shorter is left, and the same command continues it"
                 )
                 del late[task.key]
             _work_on(more, budgeted)
     for task in [*late.values()][:NAMED]:
-        budgeted.on_progress(f"not begun: {_needs(task, running)}")
+        budgeted.on_progress(f"not begun: {_needs(task, budgeted)}")
     if len(late) > NAMED:
         budgeted.on_progress(f"not begun: {len(late) - NAMED:,} more tasks that had no time")
     left = running.over or late or budgeted.left_to_others or budgeted.outcome.failed
@@ -144,8 +145,8 @@ def _work_on(batch: Sequence[Task], budgeted: BudgetedRun) -> bool:
         return bool(first.searched)
 
 
-def _needs(task: Task, running: Running) -> str:
-    left = max(running.seconds_left, 0)
+def _needs(task: Task, budgeted: BudgetedRun) -> str:
+    left = max((budgeted.deadline or 0) - time.monotonic(), 0)
     return f"{task.labels} on {task.dataset} takes about {task.seconds:.0f} s, and {left:.0f} s of the budget are left"
 
 
