@@ -265,14 +265,16 @@ def killer(X, p, seed):
 
 
 # Ray answers SIGTERM, which comes first where a node is taken away, by sys.exit wherever the worker is.
+@pytest.mark.fault("F2")
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
-def test_a_trial_whose_worker_is_killed_each_time_fails_with_the_reason(number, tmp_path):
+def test_a_trial_whose_worker_is_killed_each_time_fails_with_the_reason(number, tmp_path, figure):
     (tmp_path / "killer.py").write_text(KILLER.replace("NUMBER", str(int(number))))
     data, rest = EXPERIMENT.split("  - {method: popularity}")[0], EXPERIMENT[EXPERIMENT.index("search:") :]
     (tmp_path / "small.yaml").write_text(f"{data}  - {{method: killer}}\n{rest}")
     output(start(tmp_path, "sweep", "small.yaml", "--json", "--plugin", "killer.py"), code=4)
     errors = [record.error for record in records_in(tmp_path) if record.failed]
     assert errors == ["its worker process died: it was killed, or it crashed (the worker was lost 2 times)"]
+    figure(f"{number.name} in a fit of a sweep: the worker is lost, and the fit is run again")
 
 
 def _command(process: psutil.Process) -> list[str]:
