@@ -29,8 +29,12 @@ def test_scores_that_contradict_the_ranks_are_said(tmp_path, caplog):
         assert content(lists_of(each)) == content(lists_of(FRAME))
         assert "in 1 of 3 lists, a score is higher than the one above it; their ranks order them" in caplog.text
     caplog.clear()
-    for agreeing in ([0.9, 0.9, 5.0, 6.0], [np.nan, 0.9, 5.0, 6.0], ["-", "x", "-", "-"]):
+    for agreeing in ([0.9, 0.9, 5.0, 6.0], [np.nan, 0.9, 5.0, 6.0], ["-", "x", "-", "-"], [[1], [2], [3], [4]]):
         assert content(lists_of(frame.assign(score=agreeing))) == content(lists_of(FRAME)) and not caplog.text
+        frame.assign(score=agreeing).to_parquet(tmp_path / "b.parquet")
+        assert content(lists_of(tmp_path / "b.parquet")) == content(lists_of(FRAME)) and not caplog.text
+    twice = pd.concat([FRAME, frame[["score"]], frame[["score"]]], axis=1)
+    assert content(lists_of(twice)) == content(lists_of(FRAME)) and not caplog.text
 
 
 def test_lists_are_the_same_from_every_form(tmp_path):

@@ -22,7 +22,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from rankbench.cluster.private_folder import private_folder
 from rankbench.cluster.ray_internals import data_parallel_trainer
 from rankbench.core.errors import ClusterError, first_line
-from rankbench.core.plugins import Shipment, ends_worker
+from rankbench.core.plugins import Shipment
 from rankbench.core.threads import pinned
 from rankbench.fitting.crew import Place
 from rankbench.fitting.flow import Lost
@@ -218,8 +218,6 @@ def _work(config: dict[str, Any]) -> None:
             except (Lost, RayError):
                 raise
             except (Exception, SystemExit) as error:
-                if ends_worker(error):
-                    raise
                 ray.get(desk.reply.remote(round, "error", error))
                 raise  # ends the workers that wait for this one
             if rank == 0:

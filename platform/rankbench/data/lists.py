@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankbench.core.errors import DataError, first_line, require, shown
+from rankbench.core.errors import DataError, RankbenchError, first_line, require, shown
 from rankbench.core.files import sha256_of
 from rankbench.data.cards import Read
 from rankbench.data.columns import ADVICE, UNREADABLE, Locate, decoded, interactions, listed, require_type
@@ -75,8 +75,7 @@ def lists_of(source: Any) -> Lists:
             raise DataError(
                 f"{lists.locate(row)}: the list of user {shown(lists.user[row].as_py())} has the {name} {what} a second time"
             )
-    if lists.scores is not None:
-        order = np.lexsort((lists.order, users))
+    if lists.scores is not None:  # beside ranks, by which `order` goes now
         rises = (np.diff(users[order]) == 0) & (np.diff(lists.scores[order]) > 0)
         if n := len(np.unique(users[order][1:][rises])):
             said = f"in {n:,} of {users.max() + 1:,} lists, a score is higher than the one above it; their ranks order them"
@@ -104,12 +103,12 @@ def _of_table(data: Any) -> Lists:
     except UNREADABLE as error:
         raise DataError(f"{SOURCE}: {first_line(error)}") from None
     lists = _lists([table], by, SOURCE, digest.hexdigest(), locate)
-    if score is None:
-        return lists
-    beside = columns | {"value": score}
-    return _with_scores(
-        lists, lambda: [interactions({name: decoded(table_of(data, beside, SOURCE)[name]) for name in beside}, locate)]
-    )
+
+    def scored() -> list[pa.Table]:
+        beside = table_of(data, columns | {"value": score}, SOURCE)
+        return [interactions({name: decoded(beside[name]) for name in columns}, locate)]
+
+    return lists if score is None else _with_scores(lists, scored)
 
 
 def _of_file(source: Any) -> Lists:
@@ -122,17 +121,15 @@ def _of_file(source: Any) -> Lists:
     raw = RawFile("all", path, sha256_of(path), spec, "file")
     tables = _read(lambda: [*reader(spec.format)(raw)], by)
     lists = _lists(tables, by, str(path), raw.sha256, partial(_row_of, raw))
-    if score is None:
-        return lists
     beside = replace(raw, spec=spec.model_copy(update={"value": score}))
-    return _with_scores(lists, lambda: [*reader(spec.format)(beside)])
+    return lists if score is None else _with_scores(lists, lambda: [*reader(spec.format)(beside)])
 
 
 def _with_scores(lists: Lists, read: Callable[[], Sequence[pa.Table]]) -> Lists:
-    """Return lists that are ordered by a rank with the scores that `read` reads, unless one of them is no number."""
+    """Return lists that are ordered by a rank with the scores that `read` reads, unless they cannot be read as numbers."""
     try:
         return replace(lists, scores=pa.concat_tables(read())["value"].to_numpy())
-    except (DataError, *UNREADABLE):
+    except (RankbenchError, *UNREADABLE):  # they order nothing
         return lists
 
 
