@@ -240,7 +240,13 @@ def test_a_dataset_on_which_few_methods_were_run_stands_apart():
     assert board.datasets_apart == {"held-out": 2} and board.left_out == {}
     assert any("held-out (2)" in line for line in board.conclusions())
     # It has a ranking of its own, and a third method there, of five, is enough for one with the others.
-    assert Board(tuple(results[10:]), "10s", "ndcg@20").ranking.methods == ("ease", "ials")
+    alone = Board((*results[10:], entry("held-out", "new", status="failed")), "10s", "ndcg@20")
+    assert alone.ranking.methods == ("ease", "ials") and alone.left_out == dict.fromkeys(("bpr", "sl", "talos", "new"), 0)
+    said = [line.partition("because they ")[2] for line in alone.caveats() if line.startswith("Left out")]
+    assert said == [
+        "are not applicable to every dataset, as their entries say: bpr (0 of 1), sl (0 of 1), talos (0 of 1).",
+        "were not measured on every dataset: new (0 of 1).",
+    ]
     more = ranking_of([*results, entry("held-out", "bpr", 0.2)], "ndcg@20")
     assert more.datasets == ("a", "b", "held-out") and more.methods == ("bpr", "ease", "ials")
 

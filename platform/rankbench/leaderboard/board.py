@@ -298,9 +298,14 @@ class Board:
         if missing := [name for name in self.sources if name not in self.by_dataset]:
             names = f": {', '.join(missing)}" if 2 * len(missing) < len(self.sources) else ""
             yield f"{len(missing)} of the {len(self.sources)} datasets of the collection are not on this board{names}."
-        n = len(self.ranking.datasets)
-        if shown := ", ".join(f"{name} ({number} of {n})" for name, number in self.left_out.items()):
-            yield f"Left out, because they were not measured on every dataset: {shown}."
+        n, ranked = len(self.ranking.datasets), {*self.ranking.datasets}
+        refused = Counter(each.entrant for each in self.entries if each.dataset in ranked and each.status == "not applicable")
+        unfit = [f"{name} ({n - refused[name]} of {n})" for name in self.left_out if refused[name]]
+        missing = [f"{name} ({number} of {n})" for name, number in self.left_out.items() if not refused[name]]
+        if unfit:
+            yield f"Left out, because they are not applicable to every dataset, as their entries say: {', '.join(unfit)}."
+        if missing:
+            yield f"Left out, because they were not measured on every dataset: {', '.join(missing)}."
         if failed := [f"{each.entrant} on {each.dataset}" for each in self.entries if each.status == "failed"]:
             shown = in_words(failed, "entries")
             yield f"Failed, which says nothing of a method and counts as not measured; the next command tries again: {shown}."
